@@ -1,0 +1,79 @@
+include(CMakePackageConfigHelpers)
+
+set(idempotency_package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/idempotency")
+
+# idempotency_pkg_config(<component or ""> <description> <requires> <libs>)
+function(idempotency_pkg_config component description requires libs)
+  set(IDEMPOTENCY_PC_NAME "idempotency")
+  if(component)
+    string(APPEND IDEMPOTENCY_PC_NAME "-${component}")
+  endif()
+  set(IDEMPOTENCY_PC_DESCRIPTION "${description}")
+  set(IDEMPOTENCY_PC_REQUIRES "${requires}")
+  set(IDEMPOTENCY_PC_LIBS "${libs}")
+  # Relative to the file itself, so that an installed tree can be moved.
+  file(RELATIVE_PATH IDEMPOTENCY_PC_PREFIX "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/p")
+  string(REGEX REPLACE "/$" "" IDEMPOTENCY_PC_PREFIX "\${pcfiledir}/${IDEMPOTENCY_PC_PREFIX}")
+  configure_file(
+    "${PROJECT_SOURCE_DIR}/cmake/idempotency.pc.in"
+    "${PROJECT_BINARY_DIR}/package/${IDEMPOTENCY_PC_NAME}.pc" @ONLY)
+  install(
+    FILES "${PROJECT_BINARY_DIR}/package/${IDEMPOTENCY_PC_NAME}.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+    COMPONENT development)
+endfunction()
+
+get_property(idempotency_installed_targets GLOBAL PROPERTY IDEMPOTENCY_INSTALLED_TARGETS)
+foreach(target IN LISTS idempotency_installed_targets)
+  get_target_property(name ${target} EXPORT_NAME)
+  # A file of its own for each component, so that asking for one needs nothing of another.
+  install(
+    TARGETS ${target}
+    EXPORT idempotency-${name}
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development
+    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development)
+  install(
+    EXPORT idempotency-${name}
+    NAMESPACE idempotency::
+    FILE idempotency-${name}-targets.cmake
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+endforeach()
+
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/idempotency-config.cmake.in"
+  "${PROJECT_BINARY_DIR}/package/idempotency-config.cmake"
+  INSTALL_DESTINATION "${idempotency_package_folder}"
+  NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/idempotency-config-version.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(
+  FILES "${PROJECT_BINARY_DIR}/package/idempotency-config.cmake"
+        "${PROJECT_BINARY_DIR}/package/idempotency-config-version.cmake"
+  DESTINATION "${idempotency_package_folder}"
+  COMPONENT development)
+
+idempotency_pkg_config("" "${PROJECT_DESCRIPTION}" "libcrypto"
+                       "-L\${libdir} -lidempotency -pthread")
+if(IDEMPOTENCY_WITH_SQLITE)
+  idempotency_pkg_config(sqlite "SQLite store of idempotency"
+                         "idempotency = ${PROJECT_VERSION}, sqlite3"
+                         "-L\${libdir} -lidempotency_sqlite")
+endif()
+if(IDEMPOTENCY_WITH_JSON)
+  idempotency_pkg_config(json "JSON codec of idempotency"
+                         "idempotency = ${PROJECT_VERSION}, nlohmann_json" "")
+endif()
+if(IDEMPOTENCY_WITH_PROTOBUF)
+  idempotency_pkg_config(protobuf "Protobuf codec of idempotency"
+                         "idempotency = ${PROJECT_VERSION}, protobuf" "")
+endif()
+if(IDEMPOTENCY_WITH_TESTING)
+  idempotency_pkg_config(testing "Conformance suite for idempotency's stores"
+                         "idempotency = ${PROJECT_VERSION}, gtest" "")
+endif()
+
+install(
+  FILES "${PROJECT_SOURCE_DIR}/LICENSE"
+  DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+  COMPONENT development)

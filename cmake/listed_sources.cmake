@@ -1,0 +1,16 @@
+# idempotency_existing(<variable> <file>...): those of the files that exist, as absolute paths.
+# The folder's listing is watched, so that a file that appears is taken in by the next build.
+function(idempotency_existing variable)
+  set(found)
+  foreach(file IN LISTS ARGN)
+    get_filename_component(path "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
+    get_filename_component(folder "${path}" DIRECTORY)
+    if(EXISTS "${folder}")
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${folder}")
+    endif()
+    if(EXISTS "${path}")
+      list(APPEND found "${path}")
+    endif()
+  endforeach()
+  set(${variable} "${found}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "idempotency/detail/ports.hpp"
+#include "idempotency/observer.hpp"
+#include "idempotency/operation.hpp"
+#include "idempotency/policy.hpp"
+#include "idempotency/run_result.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+
+/// How a guard works.
+struct GuardOptions {
+  PolicyTable policies = {};
+  /// Told of everything that happens; may be null. Must outlive the guard.
+  Observer* observer = nullptr;
+  /// How long the write that ends a run is repeated before `run` returns `executed_unrecorded`. It goes on being
+  /// repeated behind. At least 1 ms.
+  std::chrono::milliseconds write_budget{2'000};
+  /// How often `begin` is sent before its failure is reported. At least 1.
+  std::uint32_t begin_attempts = 3;
+};
+
+namespace detail {
+
+/// What the engine knows of a run when it has ended.
+struct RunOutcome {
+  RunReport report;
+  std::optional<std::string> recorded;  ///< encoded result from the record
+  bool own_value = false;               ///< the handler's own value is the answer
+};
+
+/// Runs handlers under the protocol: the blocking driver, without templates.
+///
+/// Thread safety: `run` and `run_in_transaction` may be called concurrently.
+/// Lifetime: borrows the store; must outlive its calls; unusable in a child of `fork()`.
+class Engine {
+ public:
+  Engine(StorePort& store, GuardOptions options);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  [[nodiscard]] RunOutcome run(Operation operation, HandlerPort& handler);
+  [[nodiscard]] RunOutcome run_in_transaction(Operation operation, TransactionPort& transaction,
+                                              HandlerPort& handler);
+
+  struct Parts;
+
+ private:
+  Parts* parts_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "idempotency/store.hpp"
+#include "idempotency/transition.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail {
+
+/// A point in time that never comes: a lease without a readable deadline, a record that does not expire.
+inline constexpr Timestamp never = Timestamp::max();
+
+/// `now + span` without overflow.
+[[nodiscard]] constexpr Timestamp add_saturating(Timestamp now,
+                                                 std::chrono::milliseconds span) noexcept {
+  return span > never - now ? never : now + span;
+}
+
+/// What the judgement of a record needs, however a store keeps it.
+struct RecordFacts {
+  RecordState state = RecordState::processing;
+  Retryability retryability = Retryability::retryable;
+  RecordMode mode = RecordMode::take_over;
+  bool effect_marked = false;
+  Ownership ownership;
+  std::optional<Fingerprint::Part> fingerprint;
+  Timestamp lease_until = never;  ///< processing only
+  Timestamp expires_at = never;   ///< finished only
+};
+
+[[nodiscard]] constexpr Phase phase_of(const RecordFacts& facts, Timestamp now) noexcept {
+  switch (facts.state) {
+    case RecordState::processing:
+      if (planted_now(PlantedBug::unfinished_record_expires) && facts.lease_until <= now) {
+        return Phase::absent;
+      }
+      return Phase::processing;
+    case RecordState::uncertain:
+      return Phase::uncertain;
+    case RecordState::issued:
+      return facts.expires_at <= now ? Phase::absent : Phase::issued;
+    case RecordState::success:
+      return facts.expires_at <= now ? Phase::absent : Phase::success;
+    case RecordState::failed:
+      if (facts.expires_at <= now) return Phase::absent;
+      return facts.retryability == Retryability::retryable ? Phase::failed_retryable
+                                                           : Phase::failed_permanent;
+  }
+  return Phase::absent;
+}
+
+[[nodiscard]] constexpr LeaseStatus lease_of(const RecordFacts& facts, Timestamp now) noexcept {
+  return facts.lease_until <= now ? LeaseStatus::run_out : LeaseStatus::running;
+}
+
+[[nodiscard]] constexpr RecordMode mode_of(const RecordFacts& facts) noexcept {
+  if (planted_now(PlantedBug::effect_mark_ignored)) return facts.mode;
+  return facts.effect_marked ? RecordMode::hold : facts.mode;
+}
+
+/// The judgement of one `begin`: a mismatch, or a row of the table.
+struct BeginVerdict {
+  std::optional<Mismatch> mismatch;
+  Transition transition;
+};
+
+/// Retention, then fingerprint, then state. `facts` is null for a record that is not there.
+[[nodiscard]] inline BeginVerdict judge_begin(const RecordFacts* facts, const BeginRequest& request,
+                                              Timestamp now) noexcept {
+  const Phase phase = facts == nullptr ? Phase::absent : phase_of(*facts, now);
+  if (phase == Phase::absent) {
+    return {std::nullopt, v0::transition(phase, Event::begin, Standing::other, LeaseStatus::running,
+                                         request.mode)};
+  }
+  const bool unfinished = phase == Phase::processing || phase == Phase::uncertain;
+  const bool judge_fingerprint =
+      !(unfinished && planted_now(PlantedBug::state_judged_before_fingerprint));
+  if (facts->fingerprint && request.fingerprint && judge_fingerprint) {
+    const FingerprintMatch match = request.fingerprint->match(*facts->fingerprint);
+    if (match != FingerprintMatch::same) return {Mismatch{match, facts->fingerprint->scheme}, {}};
+  }
+  const Standing standing =
+      facts->ownership.owner == request.owner ? Standing::current : Standing::other;
+  const RecordMode mode =
+      planted_now(PlantedBug::callers_policy_judges) ? request.mode : mode_of(*facts);
+  return {std::nullopt,
+          v0::transition(phase, Event::begin, standing, lease_of(*facts, now), mode)};
+}
+
+/// A write by the owner. `facts` is null for a record that is not there.
+[[nodiscard]] constexpr Transition judge_write(const RecordFacts* facts, Event event,
+                                               const Ownership& by, Timestamp now) noexcept {
+  if (facts == nullptr) return unchanged(Phase::absent, Answer::lost);
+  const Standing standing = facts->ownership == by ? Standing::current : Standing::other;
+  return v0::transition(phase_of(*facts, now), event, standing, lease_of(*facts, now),
+                        mode_of(*facts));
+}
+
+[[nodiscard]] constexpr Event event_of(Resolution::Verdict verdict) noexcept {
+  switch (verdict) {
+    case Resolution::Verdict::succeeded:
+      return Event::resolve_success;
+    case Resolution::Verdict::failed:
+      return Event::resolve_failed;
+    case Resolution::Verdict::retry:
+      return Event::resolve_retry;
+  }
+  return Event::resolve_retry;
+}
+
+[[nodiscard]] constexpr Event event_of(Retryability retryability) noexcept {
+  return retryability == Retryability::permanent ? Event::fail_permanent : Event::fail_retryable;
+}
+
+/// A resolution at the fence that was seen; a repeated one is recognised by the resolver's token.
+[[nodiscard]] inline Transition judge_resolve(const RecordFacts* facts, std::uint64_t fence,
+                                              const Resolution& resolution,
+                                              Timestamp now) noexcept {
+  if (facts == nullptr) return unchanged(Phase::absent, Answer::lost);
+  const Phase phase = phase_of(*facts, now);
+  if (facts->ownership == Ownership{resolution.resolver, fence + 1} && phase != Phase::absent &&
+      phase != Phase::processing && phase != Phase::uncertain) {
+    return unchanged(phase, Answer::stored);
+  }
+  const Standing standing = facts->ownership.fence == fence ? Standing::current : Standing::other;
+  return v0::transition(phase, event_of(resolution.verdict), standing, lease_of(*facts, now),
+                        mode_of(*facts));
+}
+
+/// Applies the fence and owner steps of a transition.
+[[nodiscard]] constexpr Ownership ownership_after(const Transition& transition,
+                                                  const Ownership& before,
+                                                  const OwnerToken& caller) noexcept {
+  Ownership after = before;
+  if (transition.owner == OwnerStep::caller) after.owner = caller;
+  if (transition.fence == FenceStep::first) after.fence = 1;
+  if (transition.fence == FenceStep::next) after.fence = before.fence + 1;
+  return after;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "idempotency/fingerprint.hpp"
+#include "idempotency/key.hpp"
+#include "idempotency/policy.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+
+/// What is to be done once: `guard.run({.key = {"payment", order.id}}, handler)`.
+struct Operation {
+  Key key;
+  /// What the request means. Absent: requests with the same key are not told apart.
+  std::optional<Fingerprint> fingerprint = std::nullopt;
+  /// Kept with the record to find the request in logs (for example a W3C traceparent). At most 255 bytes; longer
+  /// text is cut.
+  std::string trace = {};
+  /// What this operation wants different from its type's policy.
+  PolicyOverride policy = {};
+};
+
+}  // namespace v0
+}  // namespace idempotency

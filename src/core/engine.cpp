@@ -1,0 +1,59 @@
+#include "idempotency/detail/engine.hpp"
+
+#include <utility>
+
+#include "core/call.hpp"
+#include "core/engine_parts.hpp"
+#include "core/fork_generation.hpp"
+#include "core/transaction_call.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail {
+
+namespace {
+
+void refuse_after_fork(const Engine::Parts& parts) {
+  if (parts.made_in == fork_generation()) return;
+  throw Error(Errc::used_after_fork,
+              "this guard was made before fork(); make a guard and a store of its own in the child");
+}
+
+GuardOptions checked(GuardOptions options) {
+  if (options.begin_attempts < 1 || options.write_budget < std::chrono::milliseconds{1}) {
+    throw Error(Errc::invalid_argument,
+                "GuardOptions: begin_attempts must be at least 1 and write_budget at least 1 ms");
+  }
+  return options;
+}
+
+}  // namespace
+
+Engine::Parts::Parts(StorePort& port, GuardOptions guard_options)
+    : store(port),
+      options(checked(std::move(guard_options))),
+      made_in(fork_generation()),
+      leases(port, options.observer),
+      behind(port, leases, options.observer) {}
+
+Engine::Engine(StorePort& store, GuardOptions options)
+    : parts_(new Parts(store, std::move(options))) {}
+
+Engine::~Engine() {
+  if (parts_->made_in == fork_generation()) delete parts_;  // in a forked child its threads are not there
+}
+
+RunOutcome Engine::run(Operation operation, HandlerPort& handler) {
+  refuse_after_fork(*parts_);
+  return Call(*parts_, std::move(operation), handler).run();
+}
+
+RunOutcome Engine::run_in_transaction(Operation operation, TransactionPort& transaction,
+                                      HandlerPort& handler) {
+  refuse_after_fork(*parts_);
+  return TransactionCall(*parts_, std::move(operation), transaction, handler).run();
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/background_writer.hpp"
+#include "core/lease_keeper.hpp"
+#include "core/waiting_room.hpp"
+#include "idempotency/detail/engine.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail {
+
+/// What all calls of one guard share.
+struct Engine::Parts {
+  Parts(StorePort& port, GuardOptions guard_options);
+
+  StorePort& store;
+  GuardOptions options;
+  std::uint64_t made_in;  ///< fork generation
+  WaitingRoom room;
+  LeaseLane leases;
+  BackgroundWriter behind;  // last: its pending writes hold leases
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,270 @@
+#include "core/transaction_call.hpp"
+
+#include <cxxabi.h>
+
+#include <utility>
+
+#include "core/call.hpp"
+#include "idempotency/execution.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t most_attempts = 3;
+
+/// Inside a transaction there is no lease to lose, no mark to write and no step to keep.
+class NoLease final : public ExecutionPort {
+ public:
+  std::stop_token stop_token() override { return {}; }
+  void point_of_no_return() override {}
+  std::optional<std::string> find_step(std::string_view /*name*/) override { return std::nullopt; }
+  std::optional<std::string> record_step(std::string_view /*name*/,
+                                         std::string /*result*/) override {
+    return std::nullopt;
+  }
+};
+
+/// Rolls back unless told that the transaction has ended.
+class RollbackOnExit {
+ public:
+  explicit RollbackOnExit(TransactionPort& transaction) noexcept : transaction_(&transaction) {}
+  RollbackOnExit(const RollbackOnExit&) = delete;
+  RollbackOnExit& operator=(const RollbackOnExit&) = delete;
+  ~RollbackOnExit() {
+    if (transaction_ != nullptr) transaction_->rollback();
+  }
+  void ended() noexcept { transaction_ = nullptr; }
+
+ private:
+  TransactionPort* transaction_;
+};
+
+TransactionOptions options_of(const Policy& policy) {
+  TransactionOptions options;
+  if (policy.wait > milliseconds{0}) options.wait = policy.wait;
+  return options;
+}
+
+}  // namespace
+
+TransactionCall::TransactionCall(Engine::Parts& parts, Operation operation,
+                                 TransactionPort& transaction, HandlerPort& handler)
+    : parts_(parts),
+      transaction_(transaction),
+      handler_(handler),
+      policy_(policy_of(parts.options, operation)),
+      request_(request_of(std::move(operation), policy_)),
+      started_(std::chrono::steady_clock::now()) {}
+
+RunOutcome TransactionCall::run() {
+  if (answered_before()) return finish();
+  while (attempt() == Ending::again) {
+  }
+  return finish();
+}
+
+/// A duplicate of a finished record needs no transaction and no place in the writers' line.
+bool TransactionCall::answered_before() {
+  std::optional<Record> record = parts_.store.find(request_.key);
+  if (!record) return false;
+  if (record->state != RecordState::success && record->state != RecordState::failed) return false;
+  if (record->fingerprint && request_.fingerprint) {
+    const FingerprintMatch match = request_.fingerprint->match(*record->fingerprint);
+    if (match != FingerprintMatch::same) {
+      take(Mismatch{match, record->fingerprint->scheme});
+      return true;
+    }
+  }
+  if (record->state == RecordState::success) {
+    take(Completed{.result = std::move(record->result), .fence = record->ownership.fence});
+    return true;
+  }
+  if (!record->failure || record->failure->retryability == Retryability::retryable) return false;
+  take(Failed{.failure = *std::move(record->failure), .fence = record->ownership.fence});
+  return true;
+}
+
+TransactionCall::Ending TransactionCall::attempt() {
+  ++attempts_;
+  try {
+    transaction_.open(options_of(policy_));
+    RollbackOnExit rollback(transaction_);
+    BeginOutcome begun = transaction_.begin(request_);
+    const auto* acquired = std::get_if<Acquired>(&begun);
+    if (acquired == nullptr) {
+      take(std::move(begun));
+      return Ending::done;
+    }
+    const Ownership by{request_.owner, acquired->fence};
+    HandlerReport report = invoke();
+    if (report.disposition == Disposition::success) rollback.ended();
+    return conclude(std::move(report), by);
+  } catch (const Error& error) {
+    if (error.code() != Errc::transaction_lost || transaction_.is_joined() ||
+        attempts_ >= most_attempts) {
+      throw;
+    }
+    report_error(StoreCall::commit, error);
+    return Ending::again;  // nothing was written: the whole is repeated
+  }
+}
+
+HandlerReport TransactionCall::invoke() {
+  NoLease port;
+  Execution execution(request_.key, 0, attempts_, port);
+  try {
+    return handler_.invoke(execution);
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    settle_exception();
+    throw;
+  }
+}
+
+/// The business is rolled back first; what the exception says of the operation is recorded after that, in a
+/// second step that may be lost (then the key is simply free).
+void TransactionCall::settle_exception() {
+  bool lost = false;
+  try {
+    throw;
+  } catch (const Error& error) {
+    lost = error.code() == Errc::transaction_lost;
+  } catch (...) {
+    lost = false;
+  }
+  const bool joined = transaction_.is_joined();
+  transaction_.rollback();
+  if (lost || joined) return;
+  Judgement judged = judge_exception(policy_, false);
+  if (parts_.options.observer != nullptr) {
+    parts_.options.observer->on_handler_threw(request_.key,
+                                              judged.disposition == Disposition::permanent
+                                                  ? "permanent"
+                                                  : "rolled back");
+  }
+  record_afterwards(judged.disposition, std::move(judged.reason), std::nullopt);
+}
+
+TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ownership& by) {
+  outcome_.own_value = true;
+  if (report.disposition != Disposition::success) {
+    const bool joined = transaction_.is_joined();
+    transaction_.rollback();
+    const bool unknown = report.disposition == Disposition::uncertain;
+    outcome_.report.status = unknown ? RunStatus::uncertain : RunStatus::executed_failed;
+    if (!joined) record_afterwards(report.disposition, {}, std::move(report.result));
+    return Ending::done;
+  }
+  RollbackOnExit rollback(transaction_);
+  if (report.result && report.result->size() > policy_.max_result_bytes) report.result.reset();
+  const Completion completion{std::move(report.result), policy_.success_retention};
+  if (transaction_.complete(request_.key, by, completion) == WriteOutcome::lost) {
+    throw Error(Errc::transaction_lost,
+                "the record vanished inside the transaction; nothing was committed, repeat the call");
+  }
+  const bool joined = transaction_.is_joined();
+  rollback.ended();
+  try {
+    transaction_.commit();
+  } catch (const Error& error) {
+    if (error.code() != Errc::commit_unknown) throw;
+    report_error(StoreCall::commit, error);
+    return settle_unknown_commit();
+  }
+  outcome_.report.status = joined ? RunStatus::executed_pending_commit : RunStatus::executed;
+  return Ending::done;
+}
+
+/// Repeats the write that blocks behind a commit still under way: what it finds is final.
+TransactionCall::Ending TransactionCall::settle_unknown_commit() {
+  outcome_.own_value = false;
+  transaction_.open(options_of(policy_));
+  RollbackOnExit rollback(transaction_);
+  BeginOutcome begun = transaction_.begin(request_);
+  if (std::holds_alternative<Acquired>(begun)) {
+    if (attempts_ < most_attempts) return Ending::again;
+    throw Error(Errc::transaction_lost,
+                "the commit did not take place, several times; repeat the call later");
+  }
+  take(std::move(begun));
+  if (outcome_.report.status != RunStatus::replayed &&
+      outcome_.report.status != RunStatus::replayed_without_result) {
+    return Ending::done;
+  }
+  const std::optional<Record> record = parts_.store.find(request_.key);
+  if (record && record->ownership.owner == request_.owner) {
+    outcome_.report.status = RunStatus::executed;
+    outcome_.own_value = true;
+  }
+  return Ending::done;
+}
+
+void TransactionCall::take(BeginOutcome outcome) {
+  RunReport& report = outcome_.report;
+  if (auto* completed = std::get_if<Completed>(&outcome)) {
+    outcome_.recorded = std::move(completed->result);
+    report.status =
+        outcome_.recorded ? RunStatus::replayed : RunStatus::replayed_without_result;
+  } else if (auto* failed = std::get_if<Failed>(&outcome)) {
+    report.status = RunStatus::failed;
+    report.failure = std::move(failed->failure.reason);
+    outcome_.recorded = std::move(failed->failure.result);
+  } else if (const auto* in_progress = std::get_if<InProgress>(&outcome)) {
+    report.status = RunStatus::in_progress;
+    report.retry_after = in_progress->lease_remaining;
+  } else if (const auto* mismatch = std::get_if<Mismatch>(&outcome)) {
+    if (mismatch->match == FingerprintMatch::not_comparable) throw_unknown_scheme(*mismatch);
+    report.status = RunStatus::mismatch;
+  } else {
+    report.status = RunStatus::uncertain;
+  }
+}
+
+void TransactionCall::record_afterwards(Disposition disposition, std::string reason,
+                                        std::optional<std::string> result) noexcept {
+  if (disposition == Disposition::retryable || disposition == Disposition::success) return;
+  try {
+    const BeginOutcome begun = parts_.store.begin(request_);
+    const auto* acquired = std::get_if<Acquired>(&begun);
+    if (acquired == nullptr) return;
+    const Ownership by{request_.owner, acquired->fence};
+    if (disposition == Disposition::uncertain) {
+      static_cast<void>(parts_.store.doubt(request_.key, by));
+      return;
+    }
+    if (reason.size() > Failure::max_reason_bytes) reason.resize(Failure::max_reason_bytes);
+    if (result && result->size() > policy_.max_result_bytes) result.reset();
+    static_cast<void>(parts_.store.fail(
+        request_.key, by,
+        Failure{Retryability::permanent, std::move(reason), std::move(result)},
+        policy_.failure_retention));
+  } catch (const Error& error) {
+    report_error(StoreCall::fail, error);
+  } catch (const std::exception&) {
+    return;  // the second step may be lost: then the key is free
+  }
+}
+
+void TransactionCall::report_error(StoreCall call, const Error& error) noexcept {
+  if (parts_.options.observer != nullptr) {
+    parts_.options.observer->on_store_error(request_.key, call, error, attempts_);
+  }
+}
+
+RunOutcome TransactionCall::finish() {
+  if (parts_.options.observer != nullptr) {
+    parts_.options.observer->on_finished(request_.key, outcome_.report.status,
+                                         std::chrono::steady_clock::now() - started_);
+  }
+  return std::move(outcome_);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+
+#include "core/engine_parts.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail {
+
+/// One call of `run_in_transaction`: record and business statements commit together.
+class TransactionCall {
+ public:
+  TransactionCall(Engine::Parts& parts, Operation operation, TransactionPort& transaction,
+                  HandlerPort& handler);
+
+  [[nodiscard]] RunOutcome run();
+
+ private:
+  enum class Ending : std::uint8_t { done, again };
+
+  [[nodiscard]] bool answered_before();
+  [[nodiscard]] Ending attempt();
+  [[nodiscard]] HandlerReport invoke();
+  [[nodiscard]] Ending conclude(HandlerReport report, const Ownership& by);
+  [[nodiscard]] Ending settle_unknown_commit();
+  void take(BeginOutcome outcome);
+  void settle_exception();
+  void record_afterwards(Disposition disposition, std::string reason,
+                         std::optional<std::string> result) noexcept;
+  void report_error(StoreCall call, const Error& error) noexcept;
+  [[nodiscard]] RunOutcome finish();
+
+  Engine::Parts& parts_;
+  TransactionPort& transaction_;
+  HandlerPort& handler_;
+  Policy policy_;
+  BeginRequest request_;
+  SteadyTime started_;
+  RunOutcome outcome_;
+  std::uint32_t attempts_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace idempotency

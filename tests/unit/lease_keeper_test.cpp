@@ -1,0 +1,233 @@
+#include "core/lease_keeper.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <latch>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/memory.hpp"
+#include "idempotency/testing/faulty_store.hpp"
+#include "idempotency/testing/manual_clock.hpp"
+
+namespace idempotency {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Fault;
+using testing::FaultyStore;
+using testing::ManualClock;
+
+/// Counts what the keeper tells, and lets a test wait for it.
+class Watcher : public Observer {
+ public:
+  void on_lease_renewed(const Key& /*key*/, std::uint64_t /*fence*/) noexcept override {
+    const std::lock_guard lock(mutex_);
+    ++renewed_;
+    changed_.notify_all();
+  }
+  void on_lease_lost(const Key& /*key*/, std::uint64_t fence) noexcept override {
+    const std::lock_guard lock(mutex_);
+    ++lost_;
+    lost_fence_ = fence;
+    changed_.notify_all();
+  }
+  void wait_for_renewals(int count) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, 30s, [&] { return renewed_ >= count; }));
+  }
+  void wait_for_loss() {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, 30s, [&] { return lost_ > 0; }));
+  }
+  int lost() {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int renewed_ = 0;
+  int lost_ = 0;
+  std::uint64_t lost_fence_ = 0;
+};
+
+bool wait_for_stop(const std::stop_token& token) {
+  std::promise<void> stopped;
+  const std::stop_callback callback(token, [&] { stopped.set_value(); });
+  return stopped.get_future().wait_for(30s) == std::future_status::ready;
+}
+
+Operation short_lease(std::chrono::milliseconds lease) {
+  return {.key = {"order", "7"}, .policy = {.lease = lease, .max_total_hold = 1h}};
+}
+
+// ID-25: a handler that runs for several leases keeps its record while rivals call all the time.
+TEST(LeaseKeeper, RenewsWhileTheHandlerRuns) {
+  MemoryStore store;
+  Watcher watcher;
+  IdempotencyGuard guard{store, {.observer = &watcher}};
+  IdempotencyGuard rival{store};
+
+  const auto result = guard.run(short_lease(120ms), [&](Execution& execution) {
+    for (int renewals = 3; renewals <= 15; renewals += 3) {
+      watcher.wait_for_renewals(renewals);
+      EXPECT_EQ(rival.run(short_lease(120ms), [] { return 2; }).status(), RunStatus::in_progress);
+    }
+    EXPECT_FALSE(execution.stop_token().stop_requested());
+    return 1;
+  });
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_EQ(watcher.lost(), 0);
+}
+
+// LK-03, LK-13: a lease that cannot be renewed is told once, before it ends, and not acquired again.
+TEST(LeaseKeeper, AsksTheHandlerToStopBeforeAnUnrenewedLeaseEnds) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  Watcher watcher;
+  IdempotencyGuard guard{store, {.observer = &watcher}};
+  store.on(StoreCall::renew).fail_always(Fault::request_lost);
+
+  static_cast<void>(guard.run(short_lease(400ms), [&](Execution& execution) {
+    const auto started = std::chrono::steady_clock::now();
+    EXPECT_TRUE(wait_for_stop(execution.stop_token()));
+    EXPECT_GE(std::chrono::steady_clock::now() - started, 200ms);
+    EXPECT_THROW(execution.point_of_no_return(), Error);
+    return 1;
+  }));
+
+  EXPECT_EQ(watcher.lost(), 1);
+}
+
+// LK-09: a renewal after another has taken over is refused, and the old owner learns it.
+TEST(LeaseKeeper, LearnsThatAnotherHasTakenOver) {
+  ManualClock clock;
+  MemoryStore store{{.clock = &clock}};
+  Watcher watcher;
+  IdempotencyGuard guard{store, {.observer = &watcher}};
+  IdempotencyGuard rival{store};
+
+  const auto result = guard.run(short_lease(300ms), [&](Execution& execution) {
+    clock.advance(301ms);
+    EXPECT_EQ(rival.run(short_lease(300ms), [] { return 2; }).status(), RunStatus::executed);
+    EXPECT_TRUE(wait_for_stop(execution.stop_token()));
+    return 1;
+  });
+
+  EXPECT_EQ(result.status(), RunStatus::superseded);
+  EXPECT_EQ(result.value(), 2);
+  EXPECT_EQ(watcher.lost(), 1);
+}
+
+TEST(LeaseKeeper, TellsALossAlsoToATokenThatIsAskedForLater) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  Watcher watcher;
+  IdempotencyGuard guard{store, {.observer = &watcher}};
+  store.on(StoreCall::renew).fail_always(Fault::request_lost);
+
+  static_cast<void>(guard.run(short_lease(60ms), [&](Execution& execution) {
+    watcher.wait_for_loss();
+    EXPECT_TRUE(execution.stop_token().stop_requested());
+    return 1;
+  }));
+}
+
+TEST(LeaseKeeper, StopsRenewingAtTheTotalHold) {
+  MemoryStore store;
+  Watcher watcher;
+  IdempotencyGuard guard{store, {.observer = &watcher}};
+  const Operation asked{.key = {"order", "7"}, .policy = {.lease = 90ms, .max_total_hold = 200ms}};
+
+  static_cast<void>(guard.run(asked, [&](Execution& execution) {
+    EXPECT_TRUE(wait_for_stop(execution.stop_token()));
+    return 1;
+  }));
+
+  EXPECT_EQ(watcher.lost(), 1);
+}
+
+// One slow store does not starve another's leases.
+TEST(LeaseKeeper, RenewsInOneStoreWhileAnotherHangs) {
+  MemoryStore slow_inner;
+  FaultyStore slow{slow_inner};
+  std::promise<void> release;
+  std::shared_future<void> released = release.get_future().share();
+  std::latch hanging(1);
+  std::once_flag once;
+  slow.on(StoreCall::renew).before([&] {
+    std::call_once(once, [&] { hanging.count_down(); });
+    released.wait();
+  });
+  MemoryStore quick;
+  Watcher watcher;
+  IdempotencyGuard slow_guard{slow};
+  IdempotencyGuard quick_guard{quick, {.observer = &watcher}};
+
+  std::jthread stuck([&] {
+    static_cast<void>(slow_guard.run(short_lease(60ms), [&] {
+      hanging.wait();
+      released.wait();
+      return 1;
+    }));
+  });
+  hanging.wait();
+  static_cast<void>(quick_guard.run(short_lease(60ms), [&] {
+    watcher.wait_for_renewals(4);
+    return 1;
+  }));
+  release.set_value();
+
+  EXPECT_EQ(watcher.lost(), 0);
+}
+
+// LK-01: nothing is renewed after the end, and nothing is left behind.
+TEST(LeaseKeeper, RunsOneSchedulingThreadAndEndsItWithTheLastGuard) {
+  MemoryStore store;
+  EXPECT_EQ(detail::scheduling_threads(), 0U);
+  {
+    IdempotencyGuard first{store};
+    EXPECT_EQ(detail::scheduling_threads(), 0U);
+    static_cast<void>(first.run({.key = {"order", "1"}}, [] {}));
+    IdempotencyGuard second{store};
+    static_cast<void>(second.run({.key = {"order", "2"}}, [] {}));
+    EXPECT_EQ(detail::scheduling_threads(), 1U);
+  }
+  EXPECT_EQ(detail::scheduling_threads(), 0U);
+  {
+    IdempotencyGuard again{store};
+    static_cast<void>(again.run({.key = {"order", "3"}}, [] {}));
+    EXPECT_EQ(detail::scheduling_threads(), 1U);
+  }
+  EXPECT_EQ(detail::scheduling_threads(), 0U);
+}
+
+TEST(LeaseKeeper, SendsNoRenewalAfterTheRunHasEnded) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  Watcher watcher;
+  IdempotencyGuard guard{store, {.observer = &watcher}};
+  static_cast<void>(guard.run(short_lease(30ms), [&] { watcher.wait_for_renewals(1); }));
+  const auto renewals = store.calls(StoreCall::renew);
+
+  // Another lease's renewals show that the keeper has looked several times since.
+  const Operation other{.key = {"order", "8"}, .policy = {.lease = 30ms}};
+  static_cast<void>(guard.run(other, [&] { watcher.wait_for_renewals(6); }));
+
+  EXPECT_GE(renewals, 1U);
+  EXPECT_EQ(inner.find(Key("order", "7"))->state, RecordState::success);
+  EXPECT_EQ(watcher.lost(), 0);
+}
+
+}  // namespace
+}  // namespace idempotency
