@@ -119,6 +119,8 @@ T decode_result(std::string_view bytes) {
       if (in.remaining() != 0) detail::throw_codec_corrupt("bytes are left over");
       return value;
     }
+  } else {
+    detail::throw_codec_mismatch("the type has no codec");  // not reached: the sentence above stops
   }
 }
 

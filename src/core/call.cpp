@@ -55,6 +55,13 @@ SteadyTime after(SteadyTime now, milliseconds span) noexcept {
   return span >= room ? SteadyTime::max() : now + span;
 }
 
+/// In a later life the key may belong to a request of another meaning, whose result is not this one's.
+bool holds_answer_for(const BeginRequest& request, const Record& record) noexcept {
+  if (record.state != RecordState::success) return false;
+  return !record.fingerprint || !request.fingerprint ||
+         request.fingerprint->match(*record.fingerprint) == FingerprintMatch::same;
+}
+
 [[noreturn]] void throw_lease_lost() {
   throw Error(Errc::lease_lost,
               "the lease was lost before the point of no return; let this exception pass, another "
@@ -356,7 +363,7 @@ ProtocolEvent Call::write() {
 ProtocolEvent Call::find() {
   try {
     std::optional<Record> record = parts_.store.find(request_.key);
-    if (record && record->state == RecordState::success) {
+    if (record && holds_answer_for(request_, *record)) {
       outcome_.recorded = std::move(record->result);
       outcome_.report.fence = record->ownership.fence;
       return {.kind = Seen::found_finished};

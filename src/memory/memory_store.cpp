@@ -255,6 +255,7 @@ class MemoryStore::Impl {
     refuse_after_fork();
     std::size_t removed = 0;
     for (std::size_t i = 0; i < stripe_count && removed < limit; ++i) {
+      const std::scoped_lock lock(stripes_[i].mutex);
       removed += sweep(stripes_[i], limit - removed);
     }
     return removed;
@@ -380,8 +381,8 @@ class MemoryStore::Impl {
     return Acquired{parts.facts.ownership.fence, parts.attempt};
   }
 
+  /// Preconditions: the stripe is locked.
   std::size_t sweep(RecordStripe& stripe, std::size_t limit) {
-    const std::scoped_lock lock(stripe.mutex);
     // twice round: what the hand has passed in its present round is looked at in the next
     return stripe.sweep(budget_, hash_, clock_.now(), {2 * stripe.capacity() + 2, limit});
   }
@@ -389,8 +390,8 @@ class MemoryStore::Impl {
   /// Takes back all that has expired, and what stripes hold in reserve.
   void reclaim() {
     for (std::size_t i = 0; i < stripe_count; ++i) {
-      sweep(stripes_[i], all);
       const std::scoped_lock lock(stripes_[i].mutex);
+      sweep(stripes_[i], all);
       budget_.return_unused(stripes_[i].share);
     }
   }

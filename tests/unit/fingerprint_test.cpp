@@ -20,7 +20,7 @@
 namespace idempotency {
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::literals;
 using testing_support::code_of;
 using testing_support::error_of;
 

@@ -59,7 +59,6 @@ namespace idempotency {
 namespace {
 
 using namespace std::literals;
-using json_shop::Line;
 using json_shop::Named;
 using json_shop::Receipt;
 using json_shop::Refund;

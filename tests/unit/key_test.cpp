@@ -31,7 +31,7 @@ std::size_t idempotency::testing_support::allocations() noexcept { return alloca
 namespace idempotency {
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::literals;
 using testing_support::code_of;
 using testing_support::error_of;
 

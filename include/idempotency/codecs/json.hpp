@@ -51,9 +51,7 @@ struct JsonCodec {
 
   static void encode(const T& value, std::string& out) {
     try {
-      const nlohmann::json json(value);
-      if (!detail::is_finite(json)) detail::throw_codec_unencodable("JSON has no NaN or infinity");
-      append_sized(out, json.dump());
+      append(value, out);
     } catch (const nlohmann::json::exception& failure) {
       detail::rethrow_json(Errc::codec_unencodable,
                            "The result cannot be written as JSON; return valid UTF-8 text.",
@@ -72,6 +70,11 @@ struct JsonCodec {
   }
 
  private:
+  static void append(const nlohmann::json& json, std::string& out) {
+    if (!detail::is_finite(json)) detail::throw_codec_unencodable("JSON has no NaN or infinity");
+    append_sized(out, json.dump());
+  }
+
   static nlohmann::json parse(std::string_view text) {
     // The parser takes a NUL for the end of its input and would not see what follows.
     if (text.find('\0') != std::string_view::npos) {

@@ -44,12 +44,10 @@ class CacheTable {
   /// Keeps what the store answered to a request: finished records, and a note of what was acquired.
   void learn(const BeginRequest& request, const BeginOutcome& outcome, Timestamp sent) noexcept;
 
-  /// What was noted when this process began a record: needed once, for its first write.
+  /// What was noted when this process began a record that was not there before: the fingerprint it carries. Of a record
+  /// that is begun again the cache does not know it.
   struct Note {
-    /// Of the record, where that is known.
-    enum class Knowledge : std::uint8_t { unknown, none, known };
-    Knowledge knowledge = Knowledge::unknown;
-    Fingerprint::Part fingerprint;
+    std::optional<Fingerprint::Part> fingerprint;
   };
   /// Takes the note of the owner away, so that only the first write it sends fills the cache: a repeated one
   /// cannot know what the first has left, nor since when.

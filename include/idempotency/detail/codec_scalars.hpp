@@ -84,10 +84,13 @@ struct Codec<T> {
     form.add('i');
   }
   static void encode(const T& value, std::string& out) {
-    bool negative = false;
-    if constexpr (std::is_signed_v<T>) negative = value < 0;
-    const auto word = static_cast<std::uint64_t>(value);  // sign-extended
-    detail::append_integer(out, {negative, negative ? ~word : word});
+    if constexpr (std::is_signed_v<T>) {
+      const std::int64_t wide{value};
+      const bool negative = wide < 0;
+      detail::append_integer(out, {negative, static_cast<std::uint64_t>(negative ? ~wide : wide)});
+    } else {
+      detail::append_integer(out, {false, std::uint64_t{value}});
+    }
   }
   static T decode(ByteReader& in) {
     const detail::WideInteger number = detail::take_integer(in);

@@ -43,10 +43,14 @@ class FingerprintInput {
   }
   template <std::integral Integer>
   void add_integer(Integer number) {
-    bool negative = false;
-    if constexpr (std::is_signed_v<Integer>) negative = number < 0;
-    append_kind(negative ? Kind::negative : Kind::positive);
-    append_word(static_cast<std::uint64_t>(number));  // sign-extended, whatever the width
+    if constexpr (std::is_signed_v<Integer>) {
+      const std::int64_t wide{number};
+      append_kind(wide < 0 ? Kind::negative : Kind::positive);
+      append_word(static_cast<std::uint64_t>(wide));
+    } else {
+      append_kind(Kind::positive);
+      append_word(std::uint64_t{number});
+    }
   }
   void add_floating(double number) {
     if (number == 0.0) number = 0.0;  // -0.0 means the same

@@ -1,0 +1,75 @@
+#include "settle.hpp"
+
+#include <chrono>
+#include <fstream>
+#include <idempotency/codec.hpp>
+#include <idempotency/execution.hpp>
+#include <optional>
+
+#include "payment.hpp"
+
+namespace shop {
+
+namespace idem = idempotency;
+
+namespace {
+
+constexpr std::size_t page_size = 100;
+
+/// When the one that ran the payment fell silent, or nothing while its lease still runs.
+std::optional<idem::Timestamp> silent_since(const idem::Record& record, idem::Timestamp now) {
+  if (record.state == idem::RecordState::uncertain) return record.updated_at;
+  if (record.lease_until && *record.lease_until <= now) return record.lease_until;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Settler::settle_open_payments() {
+  settle_all(idem::RecordState::uncertain);
+  settle_all(
+      idem::RecordState::processing);  // some: their lease ran out and nobody has asked since
+}
+
+void Settler::settle_all(idem::RecordState state) {
+  const idem::RecordFilter filter{.type = "payment", .state = state};
+  std::string cursor;
+  do {
+    const idem::RecordPage page = store_->list(filter, cursor, page_size);
+    for (const idem::Record& record : page.records)
+      settle(record);
+    cursor = page.cursor;
+  } while (!cursor.empty());
+}
+
+void Settler::settle(const idem::Record& record) {
+  const idem::Timestamp now = idem::system_clock().now();  // before the bank is asked
+  const std::optional<idem::Timestamp> since = silent_since(record, now);
+  if (!since) return;
+
+  idem::Resolution resolution{.resolver = idem::OwnerToken::generate()};
+  const auto charge = bank_->find(idem::derived_key(record.key, charge_name));
+  if (charge) {
+    const Receipt receipt{std::string(record.key.value()), charge->cents, charge->id};
+    resolution.verdict = idem::Resolution::Verdict::succeeded;
+    resolution.result = idem::encode_result<Receipt>(receipt);
+    resolution.retention = std::chrono::hours{24 * 30};
+  } else if (now > *since + BankClient::patience) {
+    resolution.verdict = idem::Resolution::Verdict::retry;
+  } else {
+    return;  // a charge may still be on its way to the bank
+  }
+
+  // At the fence that was seen: when its owner was faster after all, this changes nothing.
+  const auto outcome = store_->resolve(record.key, record.ownership.fence, resolution);
+  if (outcome == idem::WriteOutcome::stored) write_down(record, charge ? "succeeded" : "retry");
+}
+
+void Settler::write_down(const idem::Record& record, const char* verdict) const {
+  const nlohmann::json line{{"order_id", std::string(record.key.value())},
+                            {"was", std::string(idem::to_string(record.state))},
+                            {"verdict", verdict}};
+  std::ofstream(journal_, std::ios::app) << line.dump() + '\n' << std::flush;
+}
+
+}  // namespace shop

@@ -1,0 +1,37 @@
+# Debian packages by purpose. Sourced.
+
+packages_build=(
+  build-essential
+  cmake
+  libsqlite3-dev
+  libssl-dev
+  ninja-build
+  nlohmann-json3-dev
+  pkg-config
+)
+
+packages_demo=(
+  "${packages_build[@]}"
+  libcpp-httplib-dev
+)
+
+packages_test=(
+  "${packages_demo[@]}"
+  clang
+  libbenchmark-dev
+  libgmock-dev
+  libgtest-dev
+  libprotobuf-dev
+  protobuf-compiler
+  python3
+  spin
+)
+
+packages_ci=(
+  "${packages_test[@]}"
+  ccache
+  clang-format
+  clang-tidy
+  git
+  libclang-rt-14-dev
+)

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "sqlite/sqlite_store_impl.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+
+using detail::sqlite::Reader;
+using detail::sqlite::Row;
+using detail::sqlite::Statement;
+
+namespace {
+
+/// The state stands in the text as a number, so that SQLite can see that an index holds just those rows.
+std::string list_statement(const std::string& table, const RecordFilter& filter) {
+  std::string sql = "SELECT type, value, " + detail::sqlite::row_columns() + " FROM " + table +
+                    " WHERE (type, value) > (?1, ?2) AND (expires_at IS NULL OR expires_at > ?3)";
+  if (filter.type) sql += " AND type = ?4";
+  if (filter.state) sql += " AND state = " + std::to_string(static_cast<int>(*filter.state));
+  if (filter.unchanged_for) sql += " AND updated_at <= ?5";
+  return sql + " ORDER BY type, value LIMIT ?6";
+}
+
+std::int64_t to_number(Timestamp time) noexcept { return time.time_since_epoch().count(); }
+
+std::pair<std::string_view, std::string_view> key_parts(const std::string& cursor) {
+  if (cursor.empty()) return {};
+  const std::size_t colon = cursor.find(':');
+  if (colon == std::string::npos) {
+    throw Error(Errc::invalid_argument, "the cursor is not one that this store gave", cursor);
+  }
+  const std::string_view text(cursor);
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+constexpr std::string_view name_of(Resolution::Verdict verdict) noexcept {
+  switch (verdict) {
+    case Resolution::Verdict::succeeded:
+      return "succeeded";
+    case Resolution::Verdict::failed:
+      return "failed";
+    case Resolution::Verdict::retry:
+      return "retry";
+  }
+  return "retry";
+}
+
+void count(StoreStatistics& statistics, std::int64_t state, std::uint64_t rows) noexcept {
+  switch (static_cast<RecordState>(state)) {
+    case RecordState::processing:
+      statistics.processing = rows;
+      return;
+    case RecordState::success:
+      statistics.success = rows;
+      return;
+    case RecordState::failed:
+      statistics.failed = rows;
+      return;
+    case RecordState::uncertain:
+      statistics.uncertain = rows;
+      return;
+    case RecordState::issued:
+      return;
+  }
+}
+
+}  // namespace
+
+RecordPage SqliteStore::list(const RecordFilter& filter, const std::string& cursor,
+                             std::size_t limit) {
+  const auto [type, value] = key_parts(cursor);
+  const std::size_t wanted = std::clamp<std::size_t>(limit, 1, 1'000'000);
+  return impl_->read([&, after_type = type, after_value = value](Reader& reader) {
+    const Timestamp now = impl_->now();
+    Statement statement(reader.connection.handle(),
+                        list_statement(impl_->shared().record_table, filter));
+    Statement::Use use = statement.use();
+    use.bind_text(1, after_type);
+    use.bind_blob(2, after_value);
+    use.bind(3, to_number(now));
+    if (filter.type) use.bind_text(4, *filter.type);
+    if (filter.unchanged_for) use.bind(5, to_number(now) - filter.unchanged_for->count());
+    use.bind(6, static_cast<std::int64_t>(wanted) + 1);
+    RecordPage page;
+    while (use.step()) {
+      if (page.records.size() == wanted) {
+        page.cursor = page.records.back().key.text();
+        break;
+      }
+      const Key key(use.text(0), use.bytes(1));
+      std::optional<Record> record =
+          detail::sqlite::to_record(key, detail::sqlite::read_row(use, 2), now);
+      if (record) page.records.push_back(*std::move(record));
+    }
+    return page;
+  });
+}
+
+WriteOutcome SqliteStore::resolve(const Key& key, std::uint64_t fence,
+                                  const Resolution& resolution) {
+  const WriteOutcome outcome =
+      impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
+        return decide_resolve(row, fence, resolution, now);
+      });
+  if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
+    impl_->observer()->on_resolved(key, name_of(resolution.verdict));
+  }
+  return outcome;
+}
+
+std::size_t SqliteStore::purge(std::size_t limit) { return impl_->purge(limit); }
+
+StoreStatistics SqliteStore::statistics() {
+  return impl_->read([&](Reader& reader) {
+    StoreStatistics statistics;
+    Statement states(reader.connection.handle(),
+                     "SELECT state, count(*) FROM " + impl_->shared().record_table +
+                         " WHERE expires_at IS NULL OR expires_at > ?1 GROUP BY state");
+    Statement::Use use = states.use();
+    use.bind(1, to_number(impl_->now()));
+    while (use.step()) {
+      count(statistics, use.integer(0), static_cast<std::uint64_t>(use.integer(1)));
+    }
+    Statement size(reader.connection.handle(),
+                   "SELECT page_count * page_size FROM pragma_page_count('main'), "
+                   "pragma_page_size('main')");
+    Statement::Use size_use = size.use();
+    if (size_use.step()) statistics.bytes = static_cast<std::uint64_t>(size_use.integer(0));
+    return statistics;
+  });
+}
+
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,102 @@
+#include "idempotency/stores/sqlite.hpp"
+
+#include <utility>
+
+#include "sqlite/sqlite_store_impl.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+
+using detail::sqlite::Reader;
+using detail::sqlite::Records;
+using detail::sqlite::Row;
+using detail::sqlite::StoreImpl;
+using std::chrono::milliseconds;
+
+SqliteStore::SqliteStore(SqliteOptions options)
+    : impl_(std::make_unique<StoreImpl>(std::move(options))) {}
+
+SqliteStore::~SqliteStore() {
+  // A child of fork() must not close what its parent uses: SQLite would drop the parent's locks.
+  if (impl_->is_inherited()) static_cast<void>(impl_.release());
+}
+
+BeginOutcome SqliteStore::begin(const BeginRequest& request) {
+  impl_->refuse_nested();
+  std::optional<BeginOutcome> settled =
+      impl_->read([&](Reader& reader) { return reader.records.peek(request, impl_->now()); });
+  if (settled) return *std::move(settled);
+  return impl_->write([&](Records& records, Timestamp now) { return records.begin(request, now); });
+}
+
+WriteOutcome SqliteStore::complete(const Key& key, const Ownership& by,
+                                   const Completion& completion) {
+  return impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
+    return decide_complete(row, by, completion, now);
+  });
+}
+
+WriteOutcome SqliteStore::fail(const Key& key, const Ownership& by, const Failure& failure,
+                               milliseconds retention) {
+  return impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
+    return decide_fail(row, by, failure, retention, now);
+  });
+}
+
+WriteOutcome SqliteStore::doubt(const Key& key, const Ownership& by) {
+  return impl_->write_record(
+      key, [&](std::optional<Row>& row, Timestamp now) { return decide_doubt(row, by, now); });
+}
+
+WriteOutcome SqliteStore::mark_effect(const Key& key, const Ownership& by) {
+  return impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
+    return decide_mark_effect(row, by, now);
+  });
+}
+
+WriteOutcome SqliteStore::renew(const Key& key, const Ownership& by, milliseconds lease) {
+  return impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
+    return decide_renew(row, by, lease, now);
+  });
+}
+
+ReleaseOutcome SqliteStore::release(const Key& key, const Ownership& by,
+                                    milliseconds retention) noexcept {
+  try {
+    const WriteOutcome outcome =
+        impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
+          return decide_release(row, by, retention, now);
+        });
+    return outcome == WriteOutcome::stored ? ReleaseOutcome::released : ReleaseOutcome::lost;
+  } catch (const Error& error) {
+    if (impl_->observer() != nullptr) {
+      impl_->observer()->on_store_error(key, StoreCall::release, error, 1);
+    }
+    return ReleaseOutcome::unknown;
+  } catch (const std::exception&) {
+    return ReleaseOutcome::unknown;  // out of memory
+  }
+}
+
+std::optional<Record> SqliteStore::find(const Key& key) {
+  return impl_->read([&](Reader& reader) {
+    return detail::sqlite::to_record(key, reader.records.load(key), impl_->now());
+  });
+}
+
+std::vector<WriteOutcome> SqliteStore::renew_many(std::span<const Renewal> renewals) {
+  if (renewals.empty()) return {};
+  return impl_->write([&](Records& records, Timestamp now) {
+    std::vector<WriteOutcome> outcomes;
+    outcomes.reserve(renewals.size());
+    for (const Renewal& renewal : renewals) {
+      outcomes.push_back(records.write(renewal.key, [&](std::optional<Row>& row) {
+        return decide_renew(row, renewal.ownership, renewal.lease, now);
+      }));
+    }
+    return outcomes;
+  });
+}
+
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,13 @@
+// EXPECT: idempotency: a handler must return a value that can be recorded, not a view, pointer, reference or awaitable.
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/memory.hpp"
+
+namespace idem = idempotency;
+
+int main() {
+  idem::MemoryStore store;
+  idem::IdempotencyGuard guard{store};
+  int number = 1;
+  const auto result = guard.run({.key = {"payment", "1"}}, [&] { return &number; });
+  return result.has_value() ? 0 : 1;
+}

@@ -1,0 +1,12 @@
+// EXPECT: idempotency: run_in_transaction needs a TransactionalStore
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/memory.hpp"
+
+namespace idem = idempotency;
+
+int main() {
+  idem::MemoryStore store;
+  idem::IdempotencyGuard guard{store};
+  const auto result = guard.run_in_transaction({.key = {"payment", "1"}}, [] { return 1; });
+  return result.has_value() ? 0 : 1;
+}

@@ -1,0 +1,56 @@
+#include "idempotency/stores/caching.hpp"
+
+#include <chrono>
+#include <cstddef>
+
+#include "conformance/sqlite_fixture.hpp"
+#include "idempotency/stores/memory.hpp"
+#include "idempotency/testing/manual_clock.hpp"
+#include "idempotency/testing/store_conformance.hpp"
+
+namespace idempotency::testing {
+namespace {
+
+class CachedMemoryFixture {
+ public:
+  CachingStore<MemoryStore>& store() { return cache_; }
+  /// Another process, with a cache of its own.
+  CachingStore<MemoryStore>& other_store() { return other_cache_; }
+  void advance(std::chrono::milliseconds span) { clock_.advance(span); }
+
+ private:
+  ManualClock clock_;
+  MemoryStore store_{MemoryStoreOptions{.clock = &clock_}};
+  CachingStore<MemoryStore> cache_{store_, {.clock = &clock_}};
+  CachingStore<MemoryStore> other_cache_{store_, {.clock = &clock_}};
+};
+
+class CachedSqliteFixture {
+ public:
+  CachingStore<SqliteStore>& store() { return cache_; }
+  CachingStore<SqliteStore>& other_store() { return other_cache_; }
+  void advance(std::chrono::milliseconds span) { file_.clock().advance(span); }
+  void remove_deadline(const Key& /*key*/) { file_.remove_all_deadlines(); }
+  static void add_business_row(SqliteTransaction& transaction) {
+    testing_support::SqliteFile::add_business_row(transaction);
+  }
+  std::size_t business_rows() { return file_.business_rows(); }
+
+ private:
+  testing_support::SqliteFile file_;
+  CachingStore<SqliteStore> cache_{file_.first(), {.clock = &file_.clock()}};
+  CachingStore<SqliteStore> other_cache_{file_.second(), {.clock = &file_.clock()}};
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, StoreConformance, CachedMemoryFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, AdminStoreConformance, CachedMemoryFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, BatchStoreConformance, CachedMemoryFixture);
+
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, StoreConformance, CachedSqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, AdminStoreConformance, CachedSqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, BatchStoreConformance, CachedSqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, TransactionalStoreConformance,
+                               CachedSqliteFixture);
+
+}  // namespace
+}  // namespace idempotency::testing

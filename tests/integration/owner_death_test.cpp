@@ -1,0 +1,286 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <string>
+#include <thread>
+
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/memory.hpp"
+#include "idempotency/stores/sqlite.hpp"
+#include "support/sqlite_file.hpp"
+
+namespace idempotency {
+namespace {
+
+using namespace std::chrono_literals;
+using testing_support::TemporaryFolder;
+
+/// A forked process that runs `body`; says "here" through a pipe when `body` calls what it is given.
+class Child {
+ public:
+  explicit Child(const std::function<void(const std::function<void()>&)>& body) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(ends[0]);
+      const auto here = [&] {
+        const char byte = 'h';
+        if (write(ends[1], &byte, 1) != 1) _exit(3);
+      };
+      try {
+        body(here);
+      } catch (...) {
+        _exit(2);
+      }
+      _exit(0);
+    }
+    close(ends[1]);
+    said_ = ends[0];
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) {
+      send(SIGKILL);
+      static_cast<void>(wait());
+    }
+    close(said_);
+  }
+
+  void wait_until_here() const {
+    pollfd readable{said_, POLLIN, 0};
+    ASSERT_EQ(poll(&readable, 1, 30'000), 1);
+    char byte = 0;
+    ASSERT_EQ(read(said_, &byte, 1), 1);
+  }
+  void send(int signal) const { kill(pid_, signal); }
+  int wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int said_ = -1;
+};
+
+Operation asked(RecordMode mode, std::chrono::milliseconds lease,
+                std::chrono::milliseconds wait = 0ms) {
+  return {.key = {"order", "7"},
+          .policy = {.lease = lease,
+                     .success_retention = 24h,
+                     .wait = wait,
+                     .on_expired_lease = mode}};
+}
+
+/// A process that begins the operation, says so and hangs.
+std::function<void(const std::function<void()>&)> hangs(std::string path, RecordMode mode,
+                                                        std::chrono::milliseconds lease) {
+  return [=](const std::function<void()>& here) {
+    SqliteStore store{{.path = path}};
+    IdempotencyGuard guard{store};
+    static_cast<void>(guard.run(asked(mode, lease), [&] {
+      here();
+      while (true) pause();
+    }));
+  };
+}
+
+// ID-12: a killed owner blocks the key for its lease, not for the retention; the success then keeps its own.
+TEST(OwnerDeath, IsTakenOverWhenTheLeaseHasEnded) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("records.db");
+  Child owner(hangs(path, RecordMode::take_over, 2s));
+  owner.wait_until_here();
+  owner.send(SIGKILL);
+  owner.wait();
+
+  SqliteStore store{{.path = path}};
+  IdempotencyGuard guard{store};
+  const auto early = guard.run(asked(RecordMode::take_over, 2s), [] { return 1; });
+  const auto later = guard.run(asked(RecordMode::take_over, 2s, 30s), [](Execution& execution) {
+    EXPECT_EQ(execution.attempt(), 2U);
+    return 2;
+  });
+
+  EXPECT_EQ(early.status(), RunStatus::in_progress);
+  EXPECT_LE(early.retry_after(), 2s);
+  EXPECT_EQ(later.status(), RunStatus::executed);
+  const std::optional<Record> record = store.find(Key("order", "7"));
+  ASSERT_TRUE(record && record->expires_at);
+  EXPECT_EQ(*record->expires_at - record->updated_at, 24h);
+}
+
+// ID-21: under hold the handler is not started again, whatever the next caller's policy says.
+TEST(OwnerDeath, LeavesTheRecordUncertainUnderHold) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("records.db");
+  Child owner(hangs(path, RecordMode::hold, 300ms));
+  owner.wait_until_here();
+  owner.send(SIGKILL);
+  owner.wait();
+
+  SqliteStore store{{.path = path}};
+  IdempotencyGuard guard{store};
+  const auto result = guard.run(asked(RecordMode::take_over, 300ms, 30s), [] { return 1; });
+
+  EXPECT_EQ(result.status(), RunStatus::uncertain);
+  const WriteOutcome settled =
+      store.resolve(Key("order", "7"), result.fence(),
+                    {.verdict = Resolution::Verdict::succeeded,
+                     .result = encode_result<int>(42),
+                     .resolver = OwnerToken::generate()});
+  EXPECT_EQ(settled, WriteOutcome::stored);
+  EXPECT_EQ(guard.run(asked(RecordMode::hold, 1s), [] { return 1; }).value(), 42);
+}
+
+// ID-25, LK-03: a stopped owner is taken over once; when it goes on it is told and cannot overwrite.
+TEST(OwnerDeath, SupersedesAnOwnerThatWasStoppedPastItsLease) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("records.db");
+  Child owner([=](const std::function<void()>& here) {
+    SqliteStore store{{.path = path}};
+    IdempotencyGuard guard{store};
+    const auto result =
+        guard.run(asked(RecordMode::take_over, 300ms), [&](Execution& execution) {
+          here();
+          const std::stop_token stop = execution.stop_token();
+          std::latch stopped(1);
+          const std::stop_callback callback(stop, [&] { stopped.count_down(); });
+          stopped.wait();  // the loss arrives before another protected write
+          return std::string("late");
+        });
+    const bool right = result.status() == RunStatus::superseded && result.value() == "next";
+    _exit(right ? 0 : 4);
+  });
+  owner.wait_until_here();
+  owner.send(SIGSTOP);
+
+  {
+    SqliteStore store{{.path = path}};
+    IdempotencyGuard guard{store};
+    const auto next = guard.run(asked(RecordMode::take_over, 300ms, 30s),
+                                [] { return std::string("next"); });
+    EXPECT_EQ(next.status(), RunStatus::executed);
+    EXPECT_EQ(next.fence(), 2U);
+  }
+  owner.send(SIGCONT);
+
+  EXPECT_EQ(owner.wait(), 0);
+  SqliteStore store{{.path = path}};
+  EXPECT_EQ(store.find(Key("order", "7"))->ownership.fence, 2U);
+}
+
+// A transaction whose process is killed leaves neither record nor effect.
+TEST(OwnerDeath, LeavesNothingOfATransaction) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("records.db");
+  Child owner([=](const std::function<void()>& here) {
+    SqliteStore store{{.path = path}};
+    IdempotencyGuard guard{store};
+    static_cast<void>(guard.run_in_transaction({.key = {"transfer", "1"}}, [&](SqliteTransaction& tx) {
+      tx.execute("CREATE TABLE ledger (id TEXT)");
+      tx.execute("INSERT INTO ledger VALUES ('killed')");
+      here();
+      while (true) pause();
+    }));
+  });
+  owner.wait_until_here();
+  owner.send(SIGKILL);
+  owner.wait();
+
+  SqliteStore store{{.path = path}};
+  IdempotencyGuard guard{store};
+  const auto result =
+      guard.run_in_transaction({.key = {"transfer", "1"}}, [&](SqliteTransaction& tx) {
+        tx.execute("CREATE TABLE ledger (id TEXT)");
+        tx.execute("INSERT INTO ledger VALUES ('second')");
+        return 2;
+      });
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+}
+
+void* cancelled_in_handler(void* argument) {
+  auto& guard = *static_cast<IdempotencyGuard<MemoryStore>*>(argument);
+  static_cast<void>(guard.run({.key = {"payment", "7"}}, [](Execution& execution) {
+    execution.point_of_no_return();
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+    return 1;
+  }));
+  return nullptr;
+}
+
+void* cancelled_while_waiting(void* argument) {
+  auto& guard = *static_cast<IdempotencyGuard<MemoryStore>*>(argument);
+  static_cast<void>(guard.run({.key = {"order", "7"}, .policy = {.wait = 1h}}, [] { return 1; }));
+  return nullptr;
+}
+
+// CP-01: thread cancellation inside the handler settles the record and goes on unwinding.
+TEST(Cancellation, SettlesTheRecordAndGoesOn) {
+  MemoryStore store;
+  IdempotencyGuard guard{store};
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, nullptr, cancelled_in_handler, &guard), 0);
+
+  void* ended = nullptr;
+  ASSERT_EQ(pthread_join(thread, &ended), 0);
+
+  EXPECT_EQ(ended, PTHREAD_CANCELED);
+  EXPECT_EQ(store.find(Key("payment", "7"))->state, RecordState::uncertain);
+}
+
+// CP-01: inside a wait it leaves the line, so that nobody waits behind a thread that is gone.
+TEST(Cancellation, LeavesTheLineOfWaiters) {
+  MemoryStore store;
+  IdempotencyGuard guard{store};
+  void* ended = nullptr;
+
+  const auto outer = guard.run({.key = {"order", "7"}, .policy = {.wait = 1h}}, [&] {
+    pthread_t thread{};
+    EXPECT_EQ(pthread_create(&thread, nullptr, cancelled_while_waiting, &guard), 0);
+    EXPECT_EQ(pthread_cancel(thread), 0);
+    EXPECT_EQ(pthread_join(thread, &ended), 0);
+    return 5;
+  });
+
+  EXPECT_EQ(ended, PTHREAD_CANCELED);
+  EXPECT_EQ(outer.status(), RunStatus::executed);
+  EXPECT_EQ(guard.run({.key = {"order", "7"}, .policy = {.wait = 1h}}, [] { return 1; }).value(), 5);
+}
+
+// CP-03, fork safety: a guard is refused in the child, and the parent's goes on.
+TEST(Fork, RefusesAGuardOfTheParent) {
+  MemoryStore store;
+  IdempotencyGuard guard{store};
+  static_cast<void>(guard.run({.key = {"order", "1"}}, [] { return 1; }));
+  Child child([&](const std::function<void()>&) {
+    try {
+      static_cast<void>(guard.run({.key = {"order", "2"}}, [] { return 1; }));
+    } catch (const Error& error) {
+      MemoryStore own;
+      IdempotencyGuard fresh{own};
+      const auto result = fresh.run({.key = {"order", "2"}, .policy = {.lease = 30ms}}, [] { return 7; });
+      _exit(error.code() == Errc::used_after_fork && result.value() == 7 ? 0 : 5);
+    }
+    _exit(6);
+  });
+
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(guard.run({.key = {"order", "2"}}, [] { return 1; }).status(), RunStatus::executed);
+}
+
+}  // namespace
+}  // namespace idempotency

@@ -1,0 +1,227 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "idempotency/clock.hpp"
+#include "idempotency/store.hpp"
+#include "support/reference_records.hpp"
+
+namespace idempotency::testing_support {
+
+/// What several handles on one `ReferenceStore` share.
+struct ReferenceState {
+  explicit ReferenceState(BrokenRule broken) : records(broken) {}
+
+  std::mutex turn;  ///< of who writes: a call, or a transaction from its start to its end
+  std::mutex data;  ///< guards what follows
+  ReferenceRecords records;
+  std::size_t business_rows = 0;
+};
+
+/// A transaction of a `ReferenceStore`: a copy of all records, put in place when it is committed.
+class ReferenceTransaction {
+ public:
+  void add_business_row() noexcept { ++business_rows_; }
+
+ private:
+  friend class ReferenceStore;
+  ReferenceTransaction(std::unique_lock<std::mutex> turn, ReferenceRecords records)
+      : turn_(std::move(turn)), records_(std::move(records)) {}
+
+  std::unique_lock<std::mutex> turn_;
+  ReferenceRecords records_;
+  std::size_t business_rows_ = 0;
+};
+
+/// A store in its plainest form, to try the conformance suites on; it can break one rule on purpose.
+///
+/// Thread safety: all members may be called concurrently; a transaction belongs to one thread.
+class ReferenceStore {
+  using Rule = BrokenRule;
+  using milliseconds = std::chrono::milliseconds;
+
+ public:
+  using Transaction = ReferenceTransaction;
+  /// Stands for a connection of the application's.
+  struct Connection {};
+
+  ReferenceStore(std::shared_ptr<ReferenceState> state, const Clock& clock)
+      : state_(std::move(state)), clock_(&clock) {}
+
+  [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
+    const std::optional<ReferenceRecords::Judged> stale = judge_early(request);
+    return write([&](Timestamp now) {
+      return records().apply(request, stale ? *stale : records().judge(request, now), now);
+    });
+  }
+  [[nodiscard]] WriteOutcome complete(const Key& key, Ownership by, const Completion& completion) {
+    if (records().breaks(Rule::completion_reads_then_writes)) {
+      const std::optional<Record> seen = find(key);
+      if (!seen || seen->ownership != by) return WriteOutcome::lost;
+      let_others_pass();
+      by = find(key)->ownership;
+    }
+    return write([&](Timestamp now) { return records().complete(key, by, completion, now); });
+  }
+  [[nodiscard]] WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
+                                  milliseconds retention) {
+    return write([&](Timestamp now) { return records().fail(key, by, failure, retention, now); });
+  }
+  [[nodiscard]] WriteOutcome doubt(const Key& key, const Ownership& by) {
+    return write([&](Timestamp now) { return records().doubt(key, by, now); });
+  }
+  [[nodiscard]] WriteOutcome mark_effect(const Key& key, const Ownership& by) {
+    return write([&](Timestamp now) { return records().mark_effect(key, by, now); });
+  }
+  [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by, milliseconds lease) {
+    return write([&](Timestamp now) { return records().renew(key, by, lease, now); });
+  }
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) {
+    std::vector<WriteOutcome> outcomes;
+    for (const Renewal& renewal : renewals) {
+      const milliseconds lease = records().breaks(Rule::batch_renews_all_for_the_first_lease)
+                                     ? renewals.front().lease
+                                     : renewal.lease;
+      const bool stops = (records().breaks(Rule::batch_stops_at_the_first_loss) &&
+                          !outcomes.empty() && outcomes.back() == WriteOutcome::lost) ||
+                         (records().breaks(Rule::batch_renews_a_hundred) && outcomes.size() >= 100);
+      outcomes.push_back(stops ? WriteOutcome::lost : renew(renewal.key, renewal.ownership, lease));
+    }
+    return outcomes;
+  }
+  ReleaseOutcome release(const Key& key, const Ownership& by, milliseconds retention) noexcept {
+    const WriteOutcome outcome =
+        write([&](Timestamp now) { return records().release(key, by, retention, now); });
+    return outcome == WriteOutcome::stored ? ReleaseOutcome::released : ReleaseOutcome::lost;
+  }
+  [[nodiscard]] std::optional<Record> find(const Key& key) {
+    return read([&](Timestamp now) { return records().find(key, now); });
+  }
+
+  [[nodiscard]] RecordPage list(const RecordFilter& filter, const std::string& cursor,
+                                std::size_t limit) {
+    return read([&](Timestamp now) { return records().list(filter, cursor, limit, now); });
+  }
+  [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
+                                     const Resolution& resolution) {
+    return write([&](Timestamp now) { return records().resolve(key, fence, resolution, now); });
+  }
+  std::size_t purge(std::size_t limit) {
+    return write([&](Timestamp now) { return records().purge(limit, now); });
+  }
+  [[nodiscard]] StoreStatistics statistics() {
+    return read([&](Timestamp now) { return records().statistics(now); });
+  }
+
+  [[nodiscard]] Transaction open_transaction(const TransactionOptions& /*options*/) {
+    std::unique_lock turn(state_->turn);
+    if (records().breaks(Rule::transactions_do_not_wait)) turn.unlock();
+    const std::scoped_lock lock(state_->data);
+    return {std::move(turn), records()};
+  }
+  [[nodiscard]] Transaction open_transaction(Connection /*connection*/,
+                                             const TransactionOptions& options) {
+    return open_transaction(options);
+  }
+  [[nodiscard]] BeginOutcome begin(Transaction& transaction, BeginRequest request) {
+    if (records().breaks(Rule::transaction_ignores_fingerprints)) request.fingerprint.reset();
+    if (records().breaks(Rule::transaction_takes_what_another_owns)) {
+      const std::optional<Record> record = transaction.records_.find(request.key, clock_->now());
+      if (record && record->state == RecordState::processing)
+        request.owner = record->ownership.owner;
+    }
+    const BeginOutcome outcome = transaction.records_.begin(request, clock_->now());
+    publish_if(Rule::record_shown_before_commit, transaction);
+    return outcome;
+  }
+  [[nodiscard]] WriteOutcome complete(Transaction& transaction, const Key& key, Ownership by,
+                                      const Completion& completion) {
+    if (records().breaks(Rule::transaction_completes_for_anyone)) {
+      const std::optional<Record> record = transaction.records_.find(key, clock_->now());
+      if (record) by = record->ownership;
+    }
+    return transaction.records_.complete(key, by, completion, clock_->now());
+  }
+  [[nodiscard]] bool is_joined(const Transaction& /*transaction*/) const noexcept { return false; }
+  void commit(Transaction& transaction) {
+    if (records().breaks(Rule::transactions_do_not_wait)) let_others_pass();
+    publish(transaction);
+    if (!records().breaks(Rule::effect_lost_at_commit)) publish_rows(transaction);
+    end(transaction);
+  }
+  void rollback(Transaction& transaction) noexcept {
+    publish_if(Rule::record_survives_rollback, transaction);
+    if (records().breaks(Rule::effect_survives_rollback)) publish_rows(transaction);
+    end(transaction);
+  }
+
+  [[nodiscard]] std::size_t business_rows() const {
+    const std::scoped_lock lock(state_->data);
+    return state_->business_rows;
+  }
+  void remove_deadline(const Key& key) {
+    const std::scoped_lock lock(state_->data);
+    records().remove_deadline(key);
+  }
+
+ private:
+  [[nodiscard]] ReferenceRecords& records() const noexcept { return state_->records; }
+
+  /// What a store judges that reads and writes in two steps, so that others come between them.
+  std::optional<ReferenceRecords::Judged> judge_early(const BeginRequest& request) {
+    const bool begins = records().breaks(Rule::begin_reads_then_writes);
+    const bool takes_over = records().breaks(Rule::takeover_reads_then_writes);
+    if (!begins && !takes_over) return std::nullopt;
+    const ReferenceRecords::Judged judged =
+        read([&](Timestamp now) { return records().judge(request, now); });
+    if ((judged.entry == nullptr) != begins) return std::nullopt;
+    let_others_pass();
+    return judged;
+  }
+  static void let_others_pass() { std::this_thread::sleep_for(milliseconds{2}); }
+
+  template <class Call>
+  std::invoke_result_t<Call, Timestamp> read(Call call) {
+    const std::scoped_lock lock(state_->data);
+    return call(clock_->now());
+  }
+  template <class Call>
+  std::invoke_result_t<Call, Timestamp> write(Call call) {
+    const std::scoped_lock turn(state_->turn);
+    return read(std::move(call));
+  }
+
+  void publish(const Transaction& transaction) const {
+    const std::scoped_lock lock(state_->data);
+    records() = transaction.records_;
+  }
+  void publish_if(Rule rule, const Transaction& transaction) const {
+    if (records().breaks(rule)) publish(transaction);
+  }
+  void publish_rows(const Transaction& transaction) const {
+    const std::scoped_lock lock(state_->data);
+    state_->business_rows += transaction.business_rows_;
+  }
+  static void end(Transaction& transaction) noexcept {
+    if (transaction.turn_.owns_lock()) transaction.turn_.unlock();
+  }
+
+  std::shared_ptr<ReferenceState> state_;
+  const Clock* clock_;
+};
+
+static_assert(AdminStore<ReferenceStore>);
+static_assert(BatchStore<ReferenceStore>);
+static_assert(TransactionalStore<ReferenceStore>);
+
+}  // namespace idempotency::testing_support
