@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -16,17 +15,20 @@ using Case = std::function<Nanoseconds()>;
 
 [[nodiscard]] double median(std::vector<double> values);
 
-/// Times `body(index)` for `count` indices: nanoseconds for each.
+/// The processor time that this process has used so far, all threads together.
+[[nodiscard]] Nanoseconds processor_time();
+
+/// Times `body(index)` for `count` indices: nanoseconds of processor time for each, helper threads included, so
+/// that what else the machine does counts less.
 template <class Body>
 [[nodiscard]] Nanoseconds time_each(std::size_t count, Body body) {
-  const auto start = std::chrono::steady_clock::now();
+  const Nanoseconds start = processor_time();
   for (std::size_t index = 0; index < count; ++index)
     body(index);
-  const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - start;
-  return taken.count() / static_cast<double>(count);
+  return (processor_time() - start) / static_cast<double>(count);
 }
 
-/// The same on several threads at once, each with indices of its own: nanoseconds of the clock for each operation.
+/// Runs `body(thread, index)` on several threads at once: nanoseconds of the clock for each operation.
 [[nodiscard]] Nanoseconds time_each_on_threads(
     std::size_t threads, std::size_t count,
     const std::function<void(std::size_t thread, std::size_t index)>& body);

@@ -208,7 +208,11 @@ void scaling_rows(std::size_t rounds) {
                    [&](std::size_t threads) {
                      return time_each_on_threads(
                          threads, replays_a_turn, [&](std::size_t thread, std::size_t index) {
-                           check(id_of(thread * replays_a_turn + index).size() == 16, "an id");
+                           std::size_t digits = 0;
+                           for (std::size_t part = 0; part < 20; ++part) {
+                             digits += id_of((thread << 32U) + index * 20 + part).size();
+                           }
+                           check(digits == 320, "the digits");
                          });
                    }},
                   rounds);

@@ -2,8 +2,9 @@
 //
 //   sqlite_benchmark [FOLDER] [ROUNDS]
 //
-// Both sides of a row run in turns, round by round, in one process; a row shows the median of the rounds' ratios. The control
-// rows compare a case with itself: how far they are from 1.00 is the noise of the others.
+// Both sides of a row run in turns, round by round, in one process; a row shows the median of the
+// rounds' ratios. The control rows compare a case with itself: how far they are from 1.00 is the
+// noise of the others.
 
 #include <sqlite3.h>
 #include <stdlib.h>

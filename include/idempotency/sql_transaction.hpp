@@ -20,8 +20,8 @@ inline namespace v0 {
 /// Whose SQL a transaction understands.
 enum class SqlDialect : std::uint8_t { sqlite = 1, mysql = 2, mariadb = 3 };
 
-/// What a statement did: rows that its condition matched, and rows whose values became different. SQLite
-/// does not tell the two apart and counts every matched row as changed.
+/// What a statement did: rows that its condition matched, and rows whose values became different.
+/// SQLite does not tell the two apart and counts every matched row as changed.
 struct SqlChanges {
   std::uint64_t matched = 0;
   std::uint64_t changed = 0;
@@ -139,9 +139,11 @@ class SqlValue {
   }
   [[nodiscard]] const Value& value() const noexcept { return value_; }
 
-  /// The value as an integer type, floating point, `bool`, `std::string`, `SqlBlob`, or a `std::optional` of one.
+  /// The value as an integer type, floating point, `bool`, `std::string`, `SqlBlob`, or a
+  /// `std::optional` of one.
   ///
-  /// Errors: `Errc::invalid_argument` when it is of another type, out of range, or null without `std::optional`.
+  /// Errors: `Errc::invalid_argument` when it is of another type, out of range, or null without
+  /// `std::optional`.
   template <class T>
   [[nodiscard]] T as() const {
     if constexpr (detail::IsOptional<T>::value) {
@@ -263,8 +265,8 @@ class SqlRows {
 /// - `dialect()`: whose SQL this is.
 /// - `native_handle()`: the client library's own connection. Do not end the transaction through it.
 ///
-/// Statements that would begin or end a transaction are refused. The transaction belongs to the guard:
-/// return to commit it, throw to roll it back.
+/// Statements that would begin or end a transaction are refused. The transaction belongs to the
+/// guard: return to commit it, throw to roll it back.
 template <class T>
 concept SqlTransaction = requires(T& transaction, const T& seen, std::string_view sql,
                                   std::int64_t number, std::string_view text) {

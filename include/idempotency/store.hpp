@@ -102,7 +102,7 @@ struct Resolution {
   Verdict verdict = Verdict::retry;
   std::optional<std::string> result = std::nullopt;
   std::string reason = {};
-  OwnerToken resolver;  ///< a token of the resolver's own, so that a repeated call is recognised
+  OwnerToken resolver;  ///< new for each resolution, so that a repeated call of it is recognised
   std::chrono::milliseconds retention{std::chrono::hours{1}};
 };
 

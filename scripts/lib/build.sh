@@ -2,7 +2,7 @@
 
 jobs="${JOBS:-$(nproc)}"
 
-configure_and_build() { # <preset> [cmake configure argument...]
+configure_and_build() { # <preset> [cmake configure argument...]; $build_targets: only these
   local preset="$1" log
   shift
   log="$root/build/$preset.configure.log"
@@ -15,7 +15,9 @@ configure_and_build() { # <preset> [cmake configure argument...]
     cat "$log"
     return 1
   fi
-  cmake --build "$root/build/$preset" --parallel "$jobs"
+  local targets=()
+  read -r -a targets <<<"${build_targets:-all}"
+  cmake --build "$root/build/$preset" --parallel "$jobs" --target "${targets[@]}"
 }
 
 # Runs ctest and fails also when a test was skipped or not run.

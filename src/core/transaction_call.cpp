@@ -230,7 +230,10 @@ void TransactionCall::record_afterwards(Disposition disposition, std::string rea
                                         std::optional<std::string> result) noexcept {
   if (disposition == Disposition::retryable || disposition == Disposition::success) return;
   try {
-    const BeginOutcome begun = parts_.store.begin(request_);
+    BeginRequest request = request_;
+    // Nothing happened, so a begin whose failure is then lost must leave the key free, not uncertain.
+    if (disposition == Disposition::permanent) request.mode = RecordMode::take_over;
+    const BeginOutcome begun = parts_.store.begin(request);
     const auto* acquired = std::get_if<Acquired>(&begun);
     if (acquired == nullptr) return;
     const Ownership by{request_.owner, acquired->fence};

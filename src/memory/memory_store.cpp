@@ -144,12 +144,14 @@ class MemoryStore::Impl {
   }
 
   WriteOutcome end(const Key& key, Event event, const Ownership& by, const Ending& ending) {
-    return write(
-        key,
-        [&](const RecordFacts* facts, Timestamp now) {
-          return detail::judge_write(facts, event, by, now);
-        },
-        by.owner, ending);
+    const auto judge = [&](const RecordFacts* facts, Timestamp now) -> Transition {
+      if (detail::planted(detail::PlantedBug::stored_result_overwritten) &&
+          event == Event::complete && facts != nullptr && facts->state == RecordState::success) {
+        return {Phase::success, Answer::stored};
+      }
+      return detail::judge_write(facts, event, by, now);
+    };
+    return write(key, judge, by.owner, ending);
   }
 
   /// A write that may settle the record: judged by `judge(facts, now)`, then applied.
@@ -162,14 +164,10 @@ class MemoryStore::Impl {
     if (index == RecordStripe::npos) return outcome_of(judge(nullptr, now));
     RecordParts parts = RecordBlock::read(place.stripe.at(index));
     const RecordFacts& facts = parts.facts;
-    Transition transition = judge(&facts, now);
-    const Phase before = detail::phase_of(facts, now);
-    if (detail::planted(detail::PlantedBug::stored_result_overwritten) &&
-        before == Phase::success) {
-      transition = {Phase::success, Answer::stored};
-    } else if (transition.answer != Answer::stored || transition.to == before) {
-      return outcome_of(transition);
-    }
+    const Transition transition = judge(&facts, now);
+    const bool repeated = transition.to == detail::phase_of(facts, now) &&
+                          !detail::planted(detail::PlantedBug::stored_result_overwritten);
+    if (transition.answer != Answer::stored || repeated) return outcome_of(transition);
     parts.facts.ownership = detail::ownership_after(transition, parts.facts.ownership, caller);
     apply_ending(parts, transition.to, ending, now);
     place.stripe.replace(budget_, index, parts);

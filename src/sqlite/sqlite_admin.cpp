@@ -15,7 +15,8 @@ using detail::sqlite::Statement;
 
 namespace {
 
-/// The state stands in the text as a number, so that SQLite can see that an index holds just those rows.
+/// The state stands in the text as a number, so that SQLite can see that an index holds just those
+/// rows.
 std::string list_statement(const std::string& table, const RecordFilter& filter) {
   std::string sql = "SELECT type, value, " + detail::sqlite::row_columns() + " FROM " + table +
                     " WHERE (type, value) > (?1, ?2) AND (expires_at IS NULL OR expires_at > ?3)";

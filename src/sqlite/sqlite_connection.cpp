@@ -161,7 +161,8 @@ void Connection::set_up(const SqliteOptions& options, Purpose purpose) {
                                                           : "PRAGMA foreign_keys=OFF");
 }
 
-/// SQLite answers "locked" at once, without asking the busy handler, when several want to make the switch.
+/// SQLite answers "locked" at once, without asking the busy handler, when several want to make the
+/// switch.
 void Connection::switch_to_wal() {
   Patience patience(std::chrono::steady_clock::now() + busy_timeout_);
   while (true) {

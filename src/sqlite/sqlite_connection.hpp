@@ -19,8 +19,8 @@ namespace detail::sqlite {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// The pauses of somebody who waits for a lock that is not queued for: short, jittered, and shorter the longer
-/// it has waited, so that newcomers do not overtake for ever.
+/// The pauses of somebody who waits for a lock that is not queued for: short, jittered, and shorter
+/// the longer it has waited, so that newcomers do not overtake for ever.
 class Patience {
  public:
   explicit Patience(SteadyTime deadline) noexcept : deadline_(deadline) {}
@@ -63,7 +63,8 @@ class Statement {
 
     [[nodiscard]] std::int64_t integer(int column) const noexcept;
     [[nodiscard]] bool is_null(int column) const noexcept;
-    /// Valid until the next step. `text` is UTF-8 whatever the file's encoding; `bytes` is for blobs.
+    /// Valid until the next step. `text` is UTF-8 whatever the file's encoding; `bytes` is for
+    /// blobs.
     [[nodiscard]] std::string_view bytes(int column) const noexcept;
     [[nodiscard]] std::string_view text(int column) const noexcept;
 

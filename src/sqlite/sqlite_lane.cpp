@@ -92,8 +92,8 @@ void Lane::begin(SteadyTime deadline) {
   begin_.use().run();
 }
 
-/// A page written anew is a frame at the place where the doubtful ones begin; the log's running checksum then
-/// ends before them. An UPDATE to the same value would write no page.
+/// A page written anew is a frame at the place where the doubtful ones begin; the log's running
+/// checksum then ends before them. An UPDATE to the same value would write no page.
 void Lane::overwrite_doubtful_pages() {
   const std::string version =
       connection_.ask("SELECT version FROM " + shared_.schema_table + " WHERE part = 'record'");

@@ -21,8 +21,9 @@ struct Shared {
   std::string record_table;
   std::string schema_table;
   const Clock* clock;
-  /// Set when a COMMIT failed in a way that may have left its pages in the log. They are overwritten before anything else is
-  /// judged, so that no recovery can bring back what was since found absent.
+  /// Set when a COMMIT failed in a way that may have left its pages in the log. They are
+  /// overwritten before anything else is judged, so that no recovery can bring back what was since
+  /// found absent.
   std::atomic<bool> commit_in_doubt{false};
 
   [[nodiscard]] SteadyTime deadline() const {

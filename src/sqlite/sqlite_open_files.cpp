@@ -34,7 +34,8 @@ Registry& registry() {
   return made;
 }
 
-/// The child gets the registry in a state of its own to use, whatever other threads did at the fork.
+/// The child gets the registry in a state of its own to use, whatever other threads did at the
+/// fork.
 const int fork_handlers =
     pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
                    [] { registry().mutex.unlock(); });

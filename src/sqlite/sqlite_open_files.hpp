@@ -20,8 +20,8 @@ struct FileIdentity {
 
 /// Remembers, for as long as it lives, that this process has the file open through SQLite.
 ///
-/// SQLite keeps one list of its locks for the whole process, and a child of `fork()` inherits the list without the locks.
-/// So a file that was open at the fork cannot be used in the child.
+/// SQLite keeps one list of its locks for the whole process, and a child of `fork()` inherits the
+/// list without the locks. So a file that was open at the fork cannot be used in the child.
 ///
 /// Errors: `Errc::used_after_fork` for such a file.
 /// Thread safety: may be made and destroyed concurrently.

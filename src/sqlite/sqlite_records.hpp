@@ -14,7 +14,8 @@ namespace detail::sqlite {
 
 /// The statements on the table of records, on one connection.
 ///
-/// Writing members are called inside a write transaction, so that what they judge cannot change under them.
+/// Writing members are called inside a write transaction, so that what they judge cannot change
+/// under them.
 class Records {
  public:
   Records(sqlite3* database, const std::string& table);

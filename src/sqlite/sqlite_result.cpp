@@ -34,7 +34,7 @@ Errc errc_before_commit(int result_code) noexcept {
       return Errc::too_large;
     case SQLITE_CORRUPT:
       return Errc::store_corrupt;
-    default:  // ERROR, INTERNAL, PERM, READONLY, NOTFOUND, CONSTRAINT, MISMATCH, MISUSE, AUTH, NOTADB, ...
+    default:
       return Errc::store_refused;
   }
 }

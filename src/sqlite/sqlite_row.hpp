@@ -35,8 +35,8 @@ struct WriteDecision {
   RowChange change = RowChange::none;
 };
 
-/// Judges `begin` and applies the verdict to `row`, which is empty for a record that is not there. When nothing changes, the
-/// row's result may have been moved into the outcome.
+/// Judges `begin` and applies the verdict to `row`, which is empty for a record that is not there.
+/// When nothing changes, the row's result may have been moved into the outcome.
 [[nodiscard]] BeginDecision decide_begin(std::optional<Row>& row, const BeginRequest& request,
                                          Timestamp now);
 

@@ -44,7 +44,8 @@ struct SchemaPlan {
 
 /// Creates, migrates or checks the tables, in one transaction; when all is as wanted, only reads.
 ///
-/// Errors: `Errc::store_refused` when the tables are of a newer version, were made by others or have another shape.
+/// Errors: `Errc::store_refused` when the tables are of a newer version, were made by others or
+/// have another shape.
 void prepare_schema(Connection& connection, const SchemaPlan& plan, std::string_view prefix);
 
 }  // namespace detail::sqlite

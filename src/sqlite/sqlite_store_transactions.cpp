@@ -131,8 +131,8 @@ std::unique_ptr<TransactionState> StoreImpl::adopt(sqlite3* handle,
   return state;
 }
 
-/// A joined transaction may have read before, and then cannot write once others have: that is found out here, before the
-/// handler runs, by taking the write lock.
+/// A joined transaction may have read before, and then cannot write once others have: that is found
+/// out here, before the handler runs, by taking the write lock.
 void StoreImpl::begin_adopted(TransactionState& state, SteadyTime deadline) {
   AdoptedParts& parts = *state.adopted;
   if (state.kind == TransactionState::Kind::adopted) {

@@ -42,7 +42,8 @@ std::size_t after_space(std::string_view sql, std::size_t at) noexcept {
   return at;
 }
 
-/// Whether the statement's first word is one of those with which all statements about transactions begin.
+/// Whether the statement's first word is one of those with which all statements about transactions
+/// begin.
 bool controls_transaction(std::string_view sql) {
   std::string word;
   for (std::size_t at = after_space(sql, 0); at < sql.size() && word.size() < 10; ++at) {

@@ -9,7 +9,8 @@ namespace detail::sqlite {
 
 namespace {
 
-/// The same failure for each call of a batch: a copy each, since each is thrown on a thread of its own.
+/// The same failure for each call of a batch: a copy each, since each is thrown on a thread of its
+/// own.
 std::exception_ptr copy_of(const Error& error) {
   return std::make_exception_ptr(Error(error.code(), error.what(), error.detail()));
 }
@@ -72,7 +73,8 @@ void GroupWriter::submit(Call& call) {
   if (call.failure) std::rethrow_exception(call.failure);
 }
 
-/// One batch. What keeps it from starting concerns the leader's own call only: the next leader has a deadline of its own.
+/// One batch. What keeps it from starting concerns the leader's own call only: the next leader has
+/// a deadline of its own.
 void GroupWriter::lead(Call& own) noexcept {
   const SteadyTime deadline = shared_.deadline();
   gather();
@@ -101,8 +103,8 @@ void GroupWriter::lead(Call& own) noexcept {
   }
 }
 
-/// After a shared commit its callers come back one by one: waiting for them a fraction of a commit's time makes the next one
-/// shared too, instead of one for the first and one for the rest.
+/// After a shared commit its callers come back one by one: waiting for them a fraction of a
+/// commit's time makes the next one shared too, instead of one for the first and one for the rest.
 void GroupWriter::gather() {
   const auto until = std::chrono::steady_clock::now() + last_commit_ / 8;
   while (true) {

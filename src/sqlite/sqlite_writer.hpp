@@ -19,7 +19,8 @@ namespace detail::sqlite {
 
 /// Who of this process may write: one at a time, first come, first served.
 ///
-/// Thread safety: `acquire` and `release` may be called concurrently; the turn may end on another thread than it began.
+/// Thread safety: `acquire` and `release` may be called concurrently; the turn may end on another
+/// thread than it began.
 class WriteTurn {
  public:
   /// False when the deadline passed first.
@@ -39,8 +40,9 @@ class WriteTurn {
 
 /// Writes of many threads, several to a commit.
 ///
-/// There is no thread of its own: whoever finds nobody writing leads. The leader takes what has gathered, executes it in
-/// one transaction, commits, and only then hands out the answers; the one who waits longest leads next.
+/// There is no thread of its own: whoever finds nobody writing leads. The leader takes what has
+/// gathered, executes it in one transaction, commits, and only then hands out the answers; the one
+/// who waits longest leads next.
 ///
 /// Thread safety: `write` may be called concurrently.
 class GroupWriter {
@@ -49,7 +51,8 @@ class GroupWriter {
 
   /// The result of `perform(records, now)`, once it is committed.
   ///
-  /// What `perform` throws concerns its own call alone; when the commit fails, every call in it throws.
+  /// What `perform` throws concerns its own call alone; when the commit fails, every call in it
+  /// throws.
   template <class Perform>
   auto write(Perform perform) {
     CallOf<std::invoke_result_t<Perform&, Records&, Timestamp>, Perform> call(perform);

@@ -179,7 +179,8 @@ TEST_F(SqliteStoreRace, TransactionsAndSharedCommitsLoseNothingOfEachOther) {
             static_cast<std::uint64_t>(committed + threads / 2 * rounds));
 }
 
-// LK-09, ID-29: takeovers, renewals and completions of one key from many threads leave one winner's result.
+// LK-09, ID-29: takeovers, renewals and completions of one key from many threads leave one winner's
+// result.
 TEST_F(SqliteStoreRace, ALateOwnerNeverOverwritesTheNextOnes) {
   SqliteStore store{options()};
   const Key key("payment", "a");

@@ -15,7 +15,8 @@
 #include "idempotency/stores/sqlite.hpp"
 #include "support/sqlite_file.hpp"
 
-// Several processes on one file, some of them killed. The test's own process opens no store before it forks.
+// Several processes on one file, some of them killed. The test's own process opens no store before
+// it forks.
 namespace idempotency {
 namespace {
 
@@ -104,8 +105,8 @@ class SqliteProcesses : public testing::Test {
   std::string progress = folder.file("progress");
 };
 
-// SL-01: no BUSY leaks out while processes compete, all of them opening the file at the same moment; ID-12: a killed owner
-// blocks nothing but its own record.
+// SL-01: no BUSY leaks out while processes compete, all of them opening the file at the same
+// moment; ID-12: a killed owner blocks nothing but its own record.
 TEST_F(SqliteProcesses, CompeteForEveryKeyWithOneOwnerEach) {
   storm(progress, [&](int index) {
     SqliteStore store{{.path = path, .busy_timeout = 60s}};
@@ -176,7 +177,8 @@ TEST_F(SqliteProcesses, KeepRecordAndEffectTogetherWhenKilled) {
             std::to_string(keys));
 }
 
-// SL-07: a parent with an open store starts programs of their own; only fork without exec is refused.
+// SL-07: a parent with an open store starts programs of their own; only fork without exec is
+// refused.
 TEST_F(SqliteProcesses, AProgramThatWasStartedAnewOpensTheFile) {
   SqliteStore store{{.path = path}};
   const Key key("payment", "a");

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/waiting_room.hpp"
-#include "idempotency/stores/caching.hpp"
 #include "history.hpp"
+#include "idempotency/stores/caching.hpp"
 #include "messages.hpp"
 
 namespace idempotency::simulation {

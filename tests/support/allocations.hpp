@@ -6,7 +6,7 @@
 namespace idempotency::testing_support {
 
 /// How often this thread has called `operator new`. Defined with the replaced operators in
-/// unit/key_test.cpp; for the unit tests' executable only.
+/// allocations.cpp; for the unit tests' executable only.
 [[nodiscard]] std::size_t allocations() noexcept;
 
 template <class Fn>

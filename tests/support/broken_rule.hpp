@@ -13,15 +13,20 @@ enum class BrokenRule : std::uint8_t {
   // begin: what is seen of the record
   running_record_expires,
   uncertain_record_expires,
+  running_lease_ignored,
   hold_ignored,
   callers_mode_judges,
+  callers_hold_judges,
   effect_mark_ignored,
   uncertain_taken_over,
   own_token_not_recognised,
   ended_token_starts_again,
+  owner_runs_again_after_success,
+  late_copy_takes_the_turn,
   missing_deadline_stealable,
   lease_never_ends,
   lease_ends_early,
+  lease_under_hold_ends_late,
   fingerprint_not_compared_when_finished,
   fingerprint_not_compared_when_unfinished,
   owners_fingerprint_not_compared,
@@ -31,6 +36,7 @@ enum class BrokenRule : std::uint8_t {
   earlier_scheme_not_compared,
 
   // begin: what becomes of it
+  first_fence_is_two,
   takeover_keeps_fence,
   attempt_not_counted,
   repeated_begin_keeps_lease,
@@ -51,12 +57,15 @@ enum class BrokenRule : std::uint8_t {
   uncertain_since_now,
 
   // the owner's writes
+  replaced_owner_accepted,
   token_not_checked,
   fence_not_checked,
   renewal_steals_back,
   anyone_releases,
+  every_release_called_released,
   anyone_settles_a_doubt,
   late_owner_refused,
+  failure_after_doubt_refused,
   silent_owner_refused,
   repeated_completion_lost,
   repeated_failure_lost,
@@ -74,6 +83,7 @@ enum class BrokenRule : std::uint8_t {
   mark_lost_with_renewal,
   release_forgets_the_record,
   permanent_failure_tried_again,
+  retryable_failure_is_for_good,
   completion_reads_then_writes,
 
   // bytes
@@ -82,6 +92,8 @@ enum class BrokenRule : std::uint8_t {
   key_truncated,
   key_colons_merged,
   type_ignored,
+  keys_collide,
+  unknown_key_found,
   result_cut_at_nul,
   result_trimmed_to_text,
   result_cut_at_64_kibibytes,
@@ -99,6 +111,8 @@ enum class BrokenRule : std::uint8_t {
   long_time_overflows,
   remaining_lease_is_the_whole_lease,
   expired_record_found,
+  lease_not_shown,
+  completion_is_no_change,
 
   // operators
   settled_at_any_fence,
@@ -107,6 +121,9 @@ enum class BrokenRule : std::uint8_t {
   run_out_record_not_settled,
   resolver_leaves_owner,
   settlement_keeps_fence,
+  settlement_reads_then_writes,
+  settlement_for_retry_is_for_good,
+  settlement_without_a_result_has_an_empty_one,
   settlement_loses_reason,
   settlement_for_ever,
   repeated_settlement_lost,
@@ -127,6 +144,7 @@ enum class BrokenRule : std::uint8_t {
   batch_stops_at_the_first_loss,
   batch_renews_all_for_the_first_lease,
   batch_renews_a_hundred,
+  empty_batch_refused,
 
   // handles and transactions
   second_handle_has_its_own_records,
@@ -135,6 +153,8 @@ enum class BrokenRule : std::uint8_t {
   record_shown_before_commit,
   effect_lost_at_commit,
   transaction_ignores_fingerprints,
+  transaction_does_not_replay,
+  calls_do_not_wait_for_transactions,
   transaction_takes_what_another_owns,
   transaction_completes_for_anyone,
   transactions_do_not_wait,

@@ -54,6 +54,7 @@ std::string ReferenceRecords::identity(const Key& key) const {
     }
   }
   if (breaks(Rule::type_ignored)) text = key.value();
+  if (breaks(Rule::keys_collide)) text = text.substr(0, text.size() - 1);
   return text;
 }
 
@@ -82,8 +83,14 @@ std::optional<detail::RecordFacts> ReferenceRecords::seen_by(const BeginRequest&
       now - entry.updated_at > std::chrono::hours{24}) {
     return std::nullopt;
   }
+  if (breaks(Rule::running_lease_ignored) && seen.state == RecordState::processing) {
+    seen.lease_until = now;
+  }
   if (breaks(Rule::hold_ignored)) seen.mode = RecordMode::take_over;
   if (breaks(Rule::callers_mode_judges)) seen.mode = request.mode;
+  if (breaks(Rule::callers_hold_judges) && request.mode == RecordMode::hold) {
+    seen.mode = RecordMode::hold;
+  }
   if (breaks(Rule::effect_mark_ignored)) seen.effect_marked = false;
   if (breaks(Rule::own_token_not_recognised)) seen.ownership.owner = OwnerToken();
   if (breaks(Rule::ended_token_starts_again) && finished) seen.ownership.owner = OwnerToken();
@@ -93,6 +100,9 @@ std::optional<detail::RecordFacts> ReferenceRecords::seen_by(const BeginRequest&
   if (breaks(Rule::lease_never_ends)) seen.lease_until = detail::never;
   if (breaks(Rule::lease_ends_early) && seen.lease_until != detail::never) {
     seen.lease_until -= milliseconds{1};
+  }
+  if (breaks(Rule::lease_under_hold_ends_late) && seen.mode == RecordMode::hold) {
+    seen.lease_until += milliseconds{1};
   }
   if ((breaks(Rule::fingerprint_not_compared_when_finished) && finished) ||
       (breaks(Rule::fingerprint_not_compared_when_unfinished) && !finished) ||
@@ -127,9 +137,17 @@ ReferenceRecords::Judged ReferenceRecords::judge(const BeginRequest& request, Ti
   return judged;
 }
 
-Transition ReferenceRecords::bent(Transition step, const BeginRequest& /*request*/,
+Transition ReferenceRecords::bent(Transition step, const BeginRequest& request,
                                   const Entry* entry) const {
   if (entry == nullptr) return step;
+  const bool own = entry->facts.ownership.owner == request.owner;
+  if (breaks(Rule::owner_runs_again_after_success) && own && step.answer == Answer::completed) {
+    return granted(FenceStep::next);
+  }
+  if (breaks(Rule::late_copy_takes_the_turn) && entry->replaced.owner == request.owner &&
+      step.answer == Answer::in_progress) {
+    return granted(FenceStep::next);
+  }
   if (breaks(Rule::uncertain_taken_over) && entry->facts.state == RecordState::uncertain) {
     return granted(FenceStep::next);
   }
@@ -165,7 +183,9 @@ ReferenceRecords::Entry& ReferenceRecords::let_in(const BeginRequest& request,
     next.reason.clear();
   }
   const Timestamp old_lease = next.facts.lease_until;
+  next.replaced = goes_on ? next.facts.ownership : Ownership{};
   next.facts.ownership = detail::ownership_after(step, next.facts.ownership, request.owner);
+  if (breaks(Rule::first_fence_is_two) && !goes_on) next.facts.ownership.fence = 2;
   next.facts.state = RecordState::processing;
   next.facts.lease_until = later(now, request.lease, Rule::lease_rounded_to_seconds);
   if (breaks(Rule::takeover_keeps_lease) && goes_on) next.facts.lease_until = old_lease;
@@ -240,6 +260,7 @@ Ownership ReferenceRecords::bent(Ownership by, const Entry& entry, Event event,
   const Ownership& current = entry.facts.ownership;
   const bool doubt_is_settled =
       entry.facts.state == RecordState::uncertain && event != Event::release;
+  if (breaks(Rule::replaced_owner_accepted) && by == entry.replaced) return current;
   if (breaks(Rule::token_not_checked)) by.owner = current.owner;
   if (breaks(Rule::fence_not_checked)) by.fence = current.fence;
   if ((breaks(Rule::renewal_steals_back) && event == Event::renew) ||
@@ -256,6 +277,9 @@ bool ReferenceRecords::refuses(const Entry* entry, Event event, Timestamp now) c
   const Facts& facts = entry->facts;
   const bool failing = event == Event::fail_retryable || event == Event::fail_permanent;
   if (breaks(Rule::late_owner_refused) && facts.state == RecordState::uncertain) return true;
+  if (breaks(Rule::failure_after_doubt_refused) && facts.state == RecordState::uncertain) {
+    return failing;
+  }
   if (breaks(Rule::silent_owner_refused) && facts.state == RecordState::processing &&
       facts.lease_until <= now) {
     return true;
@@ -301,7 +325,7 @@ void ReferenceRecords::end(Entry& entry, const Transition& step, const Ownership
   entry.facts.expires_at =
       later(breaks(Rule::retention_counted_from_begin) ? entry.created_at : now, retention,
             Rule::retention_rounded_to_seconds);
-  entry.updated_at = now;
+  if (!breaks(Rule::completion_is_no_change)) entry.updated_at = now;
 }
 
 std::optional<std::string> ReferenceRecords::bent(std::optional<std::string> result) const {
@@ -341,6 +365,7 @@ WriteOutcome ReferenceRecords::fail(const Key& key, const Ownership& by, const F
   Entry* entry = lookup(key);
   Retryability retryability = failure.retryability;
   if (breaks(Rule::permanent_failure_tried_again)) retryability = Retryability::retryable;
+  if (breaks(Rule::retryable_failure_is_for_good)) retryability = Retryability::permanent;
   const Transition step = judge_write(entry, detail::event_of(retryability), by, now);
   if (step.answer != Answer::stored) return WriteOutcome::lost;
   const bool first_time = step.lease == LeaseStep::clear;
@@ -389,6 +414,9 @@ WriteOutcome ReferenceRecords::release(const Key& key, const Ownership& by, mill
                                        Timestamp now) {
   Entry* entry = lookup(key);
   const Transition step = judge_write(entry, Event::release, by, now);
+  if (breaks(Rule::every_release_called_released) && step.answer != Answer::stored) {
+    return WriteOutcome::stored;
+  }
   if (step.answer != Answer::stored) return WriteOutcome::lost;
   if (step.lease == LeaseStep::clear) end(*entry, step, by, retention, now);
   if (breaks(Rule::release_forgets_the_record)) entries_.erase(identity(key));
@@ -434,12 +462,21 @@ WriteOutcome ReferenceRecords::resolve(const Key& key, std::uint64_t fence,
   end(*entry, step, {resolution.resolver, 0}, retention, now);
   const bool succeeded = step.to == Phase::success;
   entry->result = succeeded ? resolution.result : std::nullopt;
+  if (breaks(Rule::settlement_without_a_result_has_an_empty_one) && !entry->result) {
+    entry->result.emplace();
+  }
+  if (breaks(Rule::settlement_for_retry_is_for_good)) {
+    entry->facts.retryability = Retryability::permanent;
+  }
   entry->reason = succeeded || breaks(Rule::settlement_loses_reason) ? "" : resolution.reason;
   return WriteOutcome::stored;
 }
 
 std::optional<Record> ReferenceRecords::find(const Key& key, Timestamp now) const {
   const Entry* entry = lookup(key);
+  if (entry == nullptr && breaks(Rule::unknown_key_found) && !entries_.empty()) {
+    entry = &entries_.begin()->second;
+  }
   if (entry == nullptr) return std::nullopt;
   if (is_absent(*entry, now) && !breaks(Rule::expired_record_found)) return std::nullopt;
   return to_record(*entry);
@@ -461,7 +498,8 @@ Record ReferenceRecords::to_record(const Entry& entry) const {
                 .result = std::nullopt,
                 .failure = std::nullopt,
                 .trace = entry.trace};
-  if (facts.lease_until != detail::never) record.lease_until = facts.lease_until;
+  if (facts.lease_until != detail::never && !breaks(Rule::lease_not_shown))
+    record.lease_until = facts.lease_until;
   if (facts.expires_at != detail::never) record.expires_at = facts.expires_at;
   if (facts.state == RecordState::success) record.result = entry.result;
   if (facts.state == RecordState::failed) {

@@ -28,11 +28,14 @@ class ReferenceRecords {
  public:
   explicit ReferenceRecords(BrokenRule broken = BrokenRule::none) noexcept : broken_(broken) {}
 
+  /// Forgets a record, as no store may.
+  void forget(const Key& key) { entries_.erase(identity(key)); }
   [[nodiscard]] bool breaks(BrokenRule rule) const noexcept { return broken_ == rule; }
 
   struct Entry {
     Key key;
     Facts facts = {};
+    Ownership replaced = {};  ///< who had it before
     std::uint32_t attempt = 0;
     Timestamp created_at{};
     Timestamp updated_at{};

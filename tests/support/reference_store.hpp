@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +28,8 @@ struct ReferenceState {
   std::mutex data;  ///< guards what follows
   ReferenceRecords records;
   std::size_t business_rows = 0;
+  std::uint64_t arrivals = 0;  ///< of writes and transactions
+  std::condition_variable arrived;
 };
 
 /// A transaction of a `ReferenceStore`: a copy of all records, put in place when it is committed.
@@ -35,12 +39,14 @@ class ReferenceTransaction {
 
  private:
   friend class ReferenceStore;
-  ReferenceTransaction(std::unique_lock<std::mutex> turn, ReferenceRecords records)
-      : turn_(std::move(turn)), records_(std::move(records)) {}
+  ReferenceTransaction(std::unique_lock<std::mutex> turn, ReferenceRecords records,
+                       std::uint64_t arrival)
+      : turn_(std::move(turn)), records_(std::move(records)), arrival_(arrival) {}
 
   std::unique_lock<std::mutex> turn_;
   ReferenceRecords records_;
   std::size_t business_rows_ = 0;
+  std::uint64_t arrival_;
 };
 
 /// A store in its plainest form, to try the conformance suites on; it can break one rule on purpose.
@@ -88,6 +94,9 @@ class ReferenceStore {
   }
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) {
     std::vector<WriteOutcome> outcomes;
+    if (renewals.empty() && records().breaks(Rule::empty_batch_refused)) {
+      throw Error(Errc::invalid_argument, "nothing to renew");
+    }
     for (const Renewal& renewal : renewals) {
       const milliseconds lease = records().breaks(Rule::batch_renews_all_for_the_first_lease)
                                      ? renewals.front().lease
@@ -114,6 +123,18 @@ class ReferenceStore {
   }
   [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
                                      const Resolution& resolution) {
+    if (records().breaks(Rule::settlement_reads_then_writes)) {
+      const std::optional<Record> seen = find(key);
+      if (!seen || seen->ownership.fence != fence) return WriteOutcome::lost;
+      let_others_pass();
+      return read([&](Timestamp now) {
+        records().forget(key);
+        static_cast<void>(
+            records().begin({.key = key, .owner = resolution.resolver, .fingerprint = {}}, now));
+        return records().complete(key, {resolution.resolver, 1}, {.result = resolution.result},
+                                  now);
+      });
+    }
     return write([&](Timestamp now) { return records().resolve(key, fence, resolution, now); });
   }
   std::size_t purge(std::size_t limit) {
@@ -127,7 +148,7 @@ class ReferenceStore {
     std::unique_lock turn(state_->turn);
     if (records().breaks(Rule::transactions_do_not_wait)) turn.unlock();
     const std::scoped_lock lock(state_->data);
-    return {std::move(turn), records()};
+    return {std::move(turn), records(), arrive()};
   }
   [[nodiscard]] Transaction open_transaction(Connection /*connection*/,
                                              const TransactionOptions& options) {
@@ -140,6 +161,8 @@ class ReferenceStore {
       if (record && record->state == RecordState::processing)
         request.owner = record->ownership.owner;
     }
+    if (records().breaks(Rule::transaction_does_not_replay))
+      transaction.records_.forget(request.key);
     const BeginOutcome outcome = transaction.records_.begin(request, clock_->now());
     publish_if(Rule::record_shown_before_commit, transaction);
     return outcome;
@@ -154,7 +177,10 @@ class ReferenceStore {
   }
   [[nodiscard]] bool is_joined(const Transaction& /*transaction*/) const noexcept { return false; }
   void commit(Transaction& transaction) {
-    if (records().breaks(Rule::transactions_do_not_wait)) let_others_pass();
+    if (records().breaks(Rule::transactions_do_not_wait) ||
+        records().breaks(Rule::calls_do_not_wait_for_transactions)) {
+      wait_for_an_arrival_after(transaction);
+    }
     publish(transaction);
     if (!records().breaks(Rule::effect_lost_at_commit)) publish_rows(transaction);
     end(transaction);
@@ -190,6 +216,18 @@ class ReferenceStore {
   }
   static void let_others_pass() { std::this_thread::sleep_for(milliseconds{2}); }
 
+  /// Counts a write or a transaction; `data` is locked.
+  std::uint64_t arrive() const {
+    state_->arrived.notify_all();
+    return ++state_->arrivals;
+  }
+  /// The limit is for the last one, after which nobody comes.
+  void wait_for_an_arrival_after(const Transaction& transaction) const {
+    std::unique_lock lock(state_->data);
+    state_->arrived.wait_for(lock, std::chrono::seconds{2},
+                             [&] { return state_->arrivals > transaction.arrival_; });
+  }
+
   template <class Call>
   std::invoke_result_t<Call, Timestamp> read(Call call) {
     const std::scoped_lock lock(state_->data);
@@ -197,8 +235,12 @@ class ReferenceStore {
   }
   template <class Call>
   std::invoke_result_t<Call, Timestamp> write(Call call) {
-    const std::scoped_lock turn(state_->turn);
-    return read(std::move(call));
+    std::unique_lock turn(state_->turn, std::defer_lock);
+    if (!records().breaks(Rule::calls_do_not_wait_for_transactions)) turn.lock();
+    return read([&](Timestamp now) {
+      arrive();
+      return call(now);
+    });
   }
 
   void publish(const Transaction& transaction) const {

@@ -8,9 +8,11 @@
 
 namespace idempotency::testing_support {
 
-/// A VFS that counts flushes and makes writes and flushes of the write-ahead log fail when asked to.
+/// A VFS that counts flushes and makes writes and flushes of the write-ahead log fail when asked
+/// to.
 ///
-/// Name it in `SqliteOptions::vfs`. One for the whole process; tests that use it run one after the other.
+/// Name it in `SqliteOptions::vfs`. One for the whole process; tests that use it run one after the
+/// other.
 class SqliteFaults {
  public:
   static constexpr const char* name = "idempotency_faults";
@@ -20,7 +22,8 @@ class SqliteFaults {
 
   std::atomic<int> log_flushes{0};
   std::atomic<int> database_flushes{0};
-  /// So many of the next flushes of the log fail with SQLITE_IOERR_FSYNC, after the bytes are written.
+  /// So many of the next flushes of the log fail with SQLITE_IOERR_FSYNC, after the bytes are
+  /// written.
   std::atomic<int> failing_log_flushes{0};
   /// While not SQLITE_OK, every write to the log fails with it.
   std::atomic<int> log_write_result{SQLITE_OK};

@@ -3,30 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "support/allocations.hpp"
 #include "support/error_of.hpp"
-
-namespace {
-thread_local std::size_t allocation_count = 0;
-}  // namespace
-
-// Replaced for the whole executable, so that tests can count.
-void* operator new(std::size_t size) {
-  ++allocation_count;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-
-std::size_t idempotency::testing_support::allocations() noexcept { return allocation_count; }
 
 namespace idempotency {
 namespace {

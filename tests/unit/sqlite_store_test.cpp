@@ -120,7 +120,7 @@ TEST_F(SqliteStoreTest, RefusesAFileThatIsNoDatabase) {
   EXPECT_EQ(code_of([&] { SqliteStore store{options()}; }), Errc::store_refused);
 }
 
-// --- flushes ---------------------------------------------------------------------------------------
+// --- flushes ---
 
 TEST_F(SqliteStoreTest, FlushesTwiceForAFirstRunAndNeverForADuplicate) {
   SqliteStore store{options()};
@@ -207,7 +207,7 @@ TEST_F(SqliteStoreTest, ReportsThatNormalDurabilityMayLoseRecords) {
   EXPECT_NE(normal.hazards.front().find("power failure"), std::string::npos);
 }
 
-// --- schema ----------------------------------------------------------------------------------------
+// --- schema ---
 
 TEST_F(SqliteStoreTest, CreatesTheTablesThatTheSchemaFileShows) {
   const std::filesystem::path file =
@@ -365,7 +365,7 @@ TEST_F(SqliteStoreTest, HoldsNoNullInAKey) {
   EXPECT_EQ(with_text, SQLITE_CONSTRAINT);
 }
 
-// --- result codes ----------------------------------------------------------------------------------
+// --- result codes ---
 
 // ID-32: errors are of the same classes as every other store's.
 TEST(SqliteResult, EveryCodeHasItsClass) {
@@ -424,7 +424,7 @@ TEST(SqliteResult, EveryCodeHasItsClass) {
   EXPECT_EQ(errc_of(SQLITE_BUSY_SNAPSHOT, Stage::handler), Errc::transaction_lost);
 }
 
-// --- failing disks ---------------------------------------------------------------------------------
+// --- failing disks ---
 
 TEST_F(SqliteStoreTest, TellsNobodyStoredWhenTheCommitFails) {
   SqliteStore store{options()};
@@ -525,9 +525,10 @@ TEST_F(SqliteStoreTest, ARecordThatCannotBeReadIsAnErrorAndNotAFirstRun) {
   EXPECT_EQ(store.begin(request("b", 2)), BeginOutcome(Acquired{}));
 }
 
-// --- locks -----------------------------------------------------------------------------------------
+// --- locks ---
 
-// SL-01: a lock of another process's is waited for, and a wait that is too long is an error of its own.
+// SL-01: a lock of another process's is waited for, and a wait that is too long is an error of its
+// own.
 TEST_F(SqliteStoreTest, WaitsForAnothersLockUntilItsTimeOut) {
   SqliteOptions impatient = options();
   impatient.busy_timeout = 100ms;
@@ -562,7 +563,7 @@ TEST_F(SqliteStoreTest, GoesOnWhenAnothersLockEnds) {
   EXPECT_EQ(outcome, BeginOutcome(Acquired{}));
 }
 
-// --- clock -----------------------------------------------------------------------------------------
+// --- clock ---
 
 // LK-14: every time in the file is the store's clock's, and leases end by it alone.
 TEST_F(SqliteStoreTest, JudgesAndStoresTimesOfItsClockOnly) {
@@ -609,7 +610,7 @@ TEST_F(SqliteStoreTest, ALeaseRunOutUnderHoldBecomesUncertainAndStaysSo) {
   EXPECT_EQ(store.list({.state = RecordState::uncertain}, "", 10).records.size(), 1U);
 }
 
-// --- operators -------------------------------------------------------------------------------------
+// --- operators ---
 
 TEST_F(SqliteStoreTest, ListsInPagesByTypeStateAndAge) {
   SqliteStore store{options()};
@@ -729,7 +730,7 @@ TEST_F(SqliteStoreTest, RenewsManyLeasesInOneCommit) {
   EXPECT_EQ(store.find(Key("payment", "3"))->lease_until, clock.now() + 1min);
 }
 
-// --- fork ------------------------------------------------------------------------------------------
+// --- fork ---
 
 /// The number that `body` returns in a child.
 template <class Body>
@@ -751,7 +752,8 @@ bool refused_after_fork(Fn fn) {
   return false;
 }
 
-// SL-07: a store that was opened before a fork is refused in the child, and the parent's file stays whole.
+// SL-07: a store that was opened before a fork is refused in the child, and the parent's file stays
+// whole.
 TEST_F(SqliteStoreTest, RefusesEveryCallInTheChildOfAFork) {
   auto store = std::make_unique<SqliteStore>(options());
   run(*store, "a");

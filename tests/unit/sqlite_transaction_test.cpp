@@ -158,7 +158,7 @@ TEST_F(SqliteTransactionTest, JudgesWhatStandsInTheFile) {
   EXPECT_EQ(store.find(key)->result, "own");
 }
 
-// --- nesting and waiting ---------------------------------------------------------------------------
+// --- nesting and waiting ---
 
 TEST_F(SqliteTransactionTest, RefusesAtOnceWhatWouldWaitForItself) {
   SqliteTransaction transaction = store.open_transaction();
@@ -244,7 +244,7 @@ TEST_F(SqliteTransactionTest, OtherThreadsWritesWaitForTheTransactionAndThenHapp
   EXPECT_EQ(store.find(key)->result, "moved");
 }
 
-// --- adopted connections ---------------------------------------------------------------------------
+// --- adopted connections ---
 
 TEST_F(SqliteTransactionTest, BeginsAndCommitsOnAnIdleConnectionOfTheApplication) {
   plain.run("PRAGMA busy_timeout = 123; PRAGMA synchronous = OFF; PRAGMA foreign_keys = ON");
@@ -310,8 +310,8 @@ TEST_F(SqliteTransactionTest, TheOwnersRollbackTakesTheRecordWithIt) {
   EXPECT_EQ(store.begin(request("a", 2)), BeginOutcome(Acquired{}));
 }
 
-// SL-03, MY-11: a transaction that has read before others wrote cannot be joined, which is said at once; the
-// repeated transaction finds the other's record.
+// SL-03, MY-11: a transaction that has read before others wrote cannot be joined, which is said at
+// once; the repeated transaction finds the other's record.
 TEST_F(SqliteTransactionTest, SaysAtOnceThatAStaleTransactionMustStartAnew) {
   plain.run("BEGIN");
   ASSERT_EQ(plain.ask("SELECT count(*) FROM ledger"), "2");
@@ -362,7 +362,7 @@ TEST_F(SqliteTransactionTest, IsNotMisledByATemporaryTableOfTheSameName) {
   EXPECT_EQ(store.find(key)->result, "moved");
 }
 
-// --- the handler's statements ----------------------------------------------------------------------
+// --- the handler's statements ---
 
 TEST_F(SqliteTransactionTest, RefusesStatementsThatWouldEndTheTransaction) {
   SqliteTransaction transaction = store.open_transaction();
@@ -511,7 +511,7 @@ TEST_F(SqliteTransactionTest, FindsItsStatementsAgainAmongManyOthers) {
   EXPECT_EQ(sum, 2 * (100 + 4950));
 }
 
-// --- failing commits -------------------------------------------------------------------------------
+// --- failing commits ---
 
 TEST_F(SqliteTransactionTest, SettlesAnUnknownCommitByRunningAgain) {
   SqliteTransaction transaction = store.open_transaction();

@@ -22,16 +22,17 @@ inline namespace v0 {
 /// When SQLite asks the disk to keep what was committed.
 enum class SqliteDurability : std::uint8_t {
   full,    ///< at every commit: what was acknowledged survives a power failure
-  normal,  ///< at checkpoints only: the last commits may be lost at a power failure, not at a crash of the process
+  normal,  ///< at checkpoints only: a power failure may lose the last commits, a crash does not
 };
 
-/// Whether foreign keys are enforced for the handler's statements in transactions on the store's own connection.
+/// Whether foreign keys are enforced for the handler's statements in transactions on the store's
+/// own connection.
 enum class SqliteForeignKeys : std::uint8_t { not_enforced, enforced };
 
 /// How a `SqliteStore` is set up.
 struct SqliteOptions {
-  /// The database file, made when it is not there. Must be a file: each connection to ":memory:" has a
-  /// database of its own.
+  /// The database file, made when it is not there. Must be a file: each connection to ":memory:"
+  /// has a database of its own.
   std::string path = {};
   SqliteDurability durability = SqliteDurability::full;
   /// How long a call waits for others' transactions before `Errc::store_busy`.
@@ -45,8 +46,8 @@ struct SqliteOptions {
   SqliteForeignKeys foreign_keys = SqliteForeignKeys::not_enforced;
   /// The name of a registered SQLite VFS; empty: SQLite's default.
   std::string vfs = {};
-  /// Judges leases and retentions. Null: the host's clock, so all processes on one file must run on one
-  /// host (which WAL requires anyway) and the host's clock must be kept right.
+  /// Judges leases and retentions. Null: the host's clock, so all processes on one file must run on
+  /// one host (which WAL requires anyway) and the host's clock must be kept right.
   const Clock* clock = nullptr;
   /// Hears of hazards in the set-up. May be null.
   Observer* observer = nullptr;
@@ -61,23 +62,26 @@ namespace detail::sqlite {
 class StoreImpl;
 }  // namespace detail::sqlite
 
-/// Records in a table of one SQLite file, in WAL mode, shared by any number of processes on one host.
+/// Records in a table of one SQLite file, in WAL mode, shared by any number of processes on one
+/// host.
 ///
-/// A duplicate is one prepared SELECT on a pooled connection, concurrent with others and with a writer. Writes
-/// of many threads share commits: a thread whose write is alone commits at once, without a
-/// background thread. Under `SqliteDurability::full` a first run costs two flushes (begin, complete), a transaction one,
-/// a duplicate none.
+/// A duplicate is one prepared SELECT on a pooled connection, concurrent with others and with a
+/// writer. Writes of many threads share commits: a thread whose write is alone commits at once,
+/// without a background thread. Under `SqliteDurability::full` a first run costs two flushes
+/// (begin, complete), a transaction one, a duplicate none.
 ///
-/// SQLite lets one transaction write at a time: while a handler is in `run_in_transaction`, every other write on
-/// the file waits, renewals too, so handlers in transactions should be short against the leases in use.
+/// SQLite lets one transaction write at a time: while a handler is in `run_in_transaction`, every
+/// other write on the file waits, renewals too, so handlers in transactions should be short against
+/// the leases in use.
 ///
-/// Errors: those of `Store`; when opening, `Errc::store_refused` for a table of another shape or a newer
-/// version and for a database that cannot be used in WAL mode, `Errc::store_unavailable` for a file that cannot be opened,
-/// `Errc::invalid_argument` for unusable options.
-/// Thread safety: all members may be called concurrently. A thread with an open transaction cannot write past it:
-/// `Errc::nested_transaction`, at once.
-/// Lifetime: must outlive its transactions. In the child of a `fork()` every call throws `Errc::used_after_fork`, and the
-/// child cannot open the same file while it runs the same program: SQLite forbids it. Fork before opening, or exec.
+/// Errors: those of `Store`; when opening, `Errc::store_refused` for a table of another shape or a
+/// newer version and for a database that cannot be used in WAL mode, `Errc::store_unavailable` for
+/// a file that cannot be opened, `Errc::invalid_argument` for unusable options.
+/// Thread safety: all members may be called concurrently. A thread with an open transaction cannot
+/// write past it: `Errc::nested_transaction`, at once.
+/// Lifetime: must outlive its transactions. In the child of a `fork()` every call throws
+/// `Errc::used_after_fork`, and the child cannot open the same file while it runs the same program:
+/// SQLite forbids it. Fork before opening, or exec.
 class SqliteStore {
  public:
   using Transaction = SqliteTransaction;
@@ -108,8 +112,8 @@ class SqliteStore {
                                 std::size_t limit);
   [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
                                      const Resolution& resolution);
-  /// Goes on where the last call ended, so that a large table is not read from its start each time; reads
-  /// all of it when it finds fewer than `limit`.
+  /// Goes on where the last call ended, so that a large table is not read from its start each time;
+  /// reads all of it when it finds fewer than `limit`.
   std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();
 
@@ -118,16 +122,18 @@ class SqliteStore {
 
   /// A transaction on the store's own connection, in its turn: first come, first served.
   ///
-  /// Errors: `Errc::store_busy` after `options.wait`; `Errc::nested_transaction` on a thread that has one open.
+  /// Errors: `Errc::store_busy` after `options.wait`; `Errc::nested_transaction` on a thread that
+  /// has one open.
   [[nodiscard]] SqliteTransaction open_transaction(const TransactionOptions& options = {});
   /// A transaction on the application's connection, whose main database must be this store's file.
   ///
-  /// Outside a transaction one is begun (BEGIN IMMEDIATE) and will be committed; inside one, it is joined through a
-  /// savepoint.
+  /// Outside a transaction one is begun (BEGIN IMMEDIATE) and will be committed; inside one, it is
+  /// joined through a savepoint.
   ///
-  /// Errors: also `Errc::transaction_lost`, at once, when the transaction to be joined has read from a state of the database
-  /// that others have changed since: roll it back and start anew. `Errc::invalid_argument` for a connection to
-  /// another database. The connection's own busy handler may add to `options.wait`.
+  /// Errors: also `Errc::transaction_lost`, at once, when the transaction to be joined has read
+  /// from a state of the database that others have changed since: roll it back and start anew.
+  /// `Errc::invalid_argument` for a connection to another database. The connection's own busy
+  /// handler may add to `options.wait`.
   [[nodiscard]] SqliteTransaction open_transaction(SqliteConnection connection,
                                                    const TransactionOptions& options = {});
   [[nodiscard]] BeginOutcome begin(SqliteTransaction& transaction, const BeginRequest& request);

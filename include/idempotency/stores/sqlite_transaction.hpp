@@ -21,7 +21,9 @@ struct TransactionState;
 
 /// A connection of the application's, lent for one transaction: `SqliteConnection{handle}`.
 ///
-/// Its settings (busy handler, pragmas, hooks) are used as they are and left as they are.
+/// Its settings (busy handler, pragmas, hooks) are used as they are and left as they are. So a
+/// commit on it is as durable as its `PRAGMA synchronous` makes it, whatever the store's
+/// durability.
 ///
 /// Lifetime: borrows the handle, which must outlive the transaction.
 class SqliteConnection {
@@ -35,12 +37,13 @@ class SqliteConnection {
 
 /// A transaction that the record of an operation and the handler's own statements share.
 ///
-/// Made by `SqliteStore::open_transaction` and ended by the store; when it is destroyed unended, it is rolled back.
+/// Made by `SqliteStore::open_transaction` and ended by the store; when it is destroyed unended, it
+/// is rolled back.
 ///
 /// Errors of `execute` and `query`: `Errc::statement_failed` when SQLite refuses the statement;
 /// `Errc::transaction_lost` when SQLite ended the transaction with it (nothing of it is written);
-/// `Errc::invalid_argument` for a statement that would begin or end a transaction, for more than one statement in
-/// the text, and for a number of parameters other than the statement has.
+/// `Errc::invalid_argument` for a statement that would begin or end a transaction, for more than
+/// one statement in the text, and for a number of parameters other than the statement has.
 /// Thread safety: belongs to one thread.
 /// Lifetime: must end before the store and before an adopted connection.
 class SqliteTransaction {
@@ -71,7 +74,8 @@ class SqliteTransaction {
 
   [[nodiscard]] SqlDialect dialect() const noexcept { return SqlDialect::sqlite; }
 
-  /// The connection itself, for what this interface does not offer. Neither close it nor end the transaction.
+  /// The connection itself, for what this interface does not offer. Neither close it nor end the
+  /// transaction.
   [[nodiscard]] sqlite3* native_handle() noexcept;
 
  private:
