@@ -280,11 +280,13 @@ HandlerReport Call::invoke() {
       !handler_.takes_execution() && policy_.on_expired_lease == RecordMode::hold;
   try {
     return handler_.invoke(execution);
-  } catch (const abi::__forced_unwind&) {  // thread cancellation must go on
-    settle_exception(effect_begun_ || cannot_tell);
+  } catch (const abi::__forced_unwind&) {  // thread cancellation: nothing may catch it but to go on
+    const bool begun = effect_begun_ || cannot_tell;
+    settle_exception({begun ? Disposition::uncertain : Disposition::retryable,
+                      "the thread of the handler was cancelled"});
     throw;
   } catch (...) {
-    settle_exception(effect_begun_ || cannot_tell);
+    settle_exception(judge_exception(policy_, effect_begun_ || cannot_tell));
     throw;
   }
 }
@@ -297,8 +299,7 @@ ProtocolEvent Call::run_unprotected() {
   return {.kind = Seen::handler_ended, .disposition = report.disposition};
 }
 
-void Call::settle_exception(bool effect_begun) noexcept {
-  Judgement judged = judge_exception(policy_, effect_begun);
+void Call::settle_exception(Judgement judged) noexcept {
   if (parts_.options.observer != nullptr) {
     parts_.options.observer->on_handler_threw(request_.key, to_string(judged.disposition));
   }

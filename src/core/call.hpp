@@ -44,7 +44,7 @@ class Call final : private ExecutionPort {
   ProtocolEvent perform(const ProtocolAction& action);
   ProtocolAction drive(ProtocolAction action);
   HandlerReport invoke();
-  void settle_exception(bool effect_begun) noexcept;
+  void settle_exception(Judgement judged) noexcept;
   void prepare_write(Disposition disposition, std::optional<std::string> result, std::string reason);
   void deliver(RunStatus status);
   void leave_to_background() noexcept;

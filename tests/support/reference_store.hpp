@@ -22,8 +22,9 @@ namespace idempotency::testing_support {
 
 /// What several handles on one `ReferenceStore` share.
 struct ReferenceState {
-  explicit ReferenceState(BrokenRule broken) : records(broken) {}
+  explicit ReferenceState(BrokenRule rule) : broken(rule), records(rule) {}
 
+  const BrokenRule broken;
   std::mutex turn;  ///< of who writes: a call, or a transaction from its start to its end
   std::mutex data;  ///< guards what follows
   ReferenceRecords records;
@@ -71,7 +72,7 @@ class ReferenceStore {
     });
   }
   [[nodiscard]] WriteOutcome complete(const Key& key, Ownership by, const Completion& completion) {
-    if (records().breaks(Rule::completion_reads_then_writes)) {
+    if (breaks(Rule::completion_reads_then_writes)) {
       const std::optional<Record> seen = find(key);
       if (!seen || seen->ownership != by) return WriteOutcome::lost;
       let_others_pass();
@@ -94,16 +95,16 @@ class ReferenceStore {
   }
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) {
     std::vector<WriteOutcome> outcomes;
-    if (renewals.empty() && records().breaks(Rule::empty_batch_refused)) {
+    if (renewals.empty() && breaks(Rule::empty_batch_refused)) {
       throw Error(Errc::invalid_argument, "nothing to renew");
     }
     for (const Renewal& renewal : renewals) {
-      const milliseconds lease = records().breaks(Rule::batch_renews_all_for_the_first_lease)
+      const milliseconds lease = breaks(Rule::batch_renews_all_for_the_first_lease)
                                      ? renewals.front().lease
                                      : renewal.lease;
-      const bool stops = (records().breaks(Rule::batch_stops_at_the_first_loss) &&
-                          !outcomes.empty() && outcomes.back() == WriteOutcome::lost) ||
-                         (records().breaks(Rule::batch_renews_a_hundred) && outcomes.size() >= 100);
+      const bool stops = (breaks(Rule::batch_stops_at_the_first_loss) && !outcomes.empty() &&
+                          outcomes.back() == WriteOutcome::lost) ||
+                         (breaks(Rule::batch_renews_a_hundred) && outcomes.size() >= 100);
       outcomes.push_back(stops ? WriteOutcome::lost : renew(renewal.key, renewal.ownership, lease));
     }
     return outcomes;
@@ -123,7 +124,7 @@ class ReferenceStore {
   }
   [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
                                      const Resolution& resolution) {
-    if (records().breaks(Rule::settlement_reads_then_writes)) {
+    if (breaks(Rule::settlement_reads_then_writes)) {
       const std::optional<Record> seen = find(key);
       if (!seen || seen->ownership.fence != fence) return WriteOutcome::lost;
       let_others_pass();
@@ -146,7 +147,7 @@ class ReferenceStore {
 
   [[nodiscard]] Transaction open_transaction(const TransactionOptions& /*options*/) {
     std::unique_lock turn(state_->turn);
-    if (records().breaks(Rule::transactions_do_not_wait)) turn.unlock();
+    if (breaks(Rule::transactions_do_not_wait)) turn.unlock();
     const std::scoped_lock lock(state_->data);
     return {std::move(turn), records(), arrive()};
   }
@@ -155,21 +156,20 @@ class ReferenceStore {
     return open_transaction(options);
   }
   [[nodiscard]] BeginOutcome begin(Transaction& transaction, BeginRequest request) {
-    if (records().breaks(Rule::transaction_ignores_fingerprints)) request.fingerprint.reset();
-    if (records().breaks(Rule::transaction_takes_what_another_owns)) {
+    if (breaks(Rule::transaction_ignores_fingerprints)) request.fingerprint.reset();
+    if (breaks(Rule::transaction_takes_what_another_owns)) {
       const std::optional<Record> record = transaction.records_.find(request.key, clock_->now());
       if (record && record->state == RecordState::processing)
         request.owner = record->ownership.owner;
     }
-    if (records().breaks(Rule::transaction_does_not_replay))
-      transaction.records_.forget(request.key);
+    if (breaks(Rule::transaction_does_not_replay)) transaction.records_.forget(request.key);
     const BeginOutcome outcome = transaction.records_.begin(request, clock_->now());
     publish_if(Rule::record_shown_before_commit, transaction);
     return outcome;
   }
   [[nodiscard]] WriteOutcome complete(Transaction& transaction, const Key& key, Ownership by,
                                       const Completion& completion) {
-    if (records().breaks(Rule::transaction_completes_for_anyone)) {
+    if (breaks(Rule::transaction_completes_for_anyone)) {
       const std::optional<Record> record = transaction.records_.find(key, clock_->now());
       if (record) by = record->ownership;
     }
@@ -177,17 +177,17 @@ class ReferenceStore {
   }
   [[nodiscard]] bool is_joined(const Transaction& /*transaction*/) const noexcept { return false; }
   void commit(Transaction& transaction) {
-    if (records().breaks(Rule::transactions_do_not_wait) ||
-        records().breaks(Rule::calls_do_not_wait_for_transactions)) {
+    if (breaks(Rule::transactions_do_not_wait) ||
+        breaks(Rule::calls_do_not_wait_for_transactions)) {
       wait_for_an_arrival_after(transaction);
     }
     publish(transaction);
-    if (!records().breaks(Rule::effect_lost_at_commit)) publish_rows(transaction);
+    if (!breaks(Rule::effect_lost_at_commit)) publish_rows(transaction);
     end(transaction);
   }
   void rollback(Transaction& transaction) noexcept {
     publish_if(Rule::record_survives_rollback, transaction);
-    if (records().breaks(Rule::effect_survives_rollback)) publish_rows(transaction);
+    if (breaks(Rule::effect_survives_rollback)) publish_rows(transaction);
     end(transaction);
   }
 
@@ -201,12 +201,13 @@ class ReferenceStore {
   }
 
  private:
+  [[nodiscard]] bool breaks(BrokenRule rule) const noexcept { return state_->broken == rule; }
   [[nodiscard]] ReferenceRecords& records() const noexcept { return state_->records; }
 
   /// What a store judges that reads and writes in two steps, so that others come between them.
   std::optional<ReferenceRecords::Judged> judge_early(const BeginRequest& request) {
-    const bool begins = records().breaks(Rule::begin_reads_then_writes);
-    const bool takes_over = records().breaks(Rule::takeover_reads_then_writes);
+    const bool begins = breaks(Rule::begin_reads_then_writes);
+    const bool takes_over = breaks(Rule::takeover_reads_then_writes);
     if (!begins && !takes_over) return std::nullopt;
     const ReferenceRecords::Judged judged =
         read([&](Timestamp now) { return records().judge(request, now); });
@@ -236,7 +237,7 @@ class ReferenceStore {
   template <class Call>
   std::invoke_result_t<Call, Timestamp> write(Call call) {
     std::unique_lock turn(state_->turn, std::defer_lock);
-    if (!records().breaks(Rule::calls_do_not_wait_for_transactions)) turn.lock();
+    if (!breaks(Rule::calls_do_not_wait_for_transactions)) turn.lock();
     return read([&](Timestamp now) {
       arrive();
       return call(now);
@@ -248,7 +249,7 @@ class ReferenceStore {
     records() = transaction.records_;
   }
   void publish_if(Rule rule, const Transaction& transaction) const {
-    if (records().breaks(rule)) publish(transaction);
+    if (breaks(rule)) publish(transaction);
   }
   void publish_rows(const Transaction& transaction) const {
     const std::scoped_lock lock(state_->data);
