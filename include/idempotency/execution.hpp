@@ -110,7 +110,6 @@ class Execution {
   std::uint32_t attempt_;
 };
 
-
 /// What `Execution::derived_key(name)` gives for `key`: for the reconciler that asks the other system.
 [[nodiscard]] std::string derived_key(const Key& key, std::string_view name);
 

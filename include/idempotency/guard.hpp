@@ -43,7 +43,8 @@ class IdempotencyGuard {
   ///
   /// `handler` takes nothing or `Execution&` and returns a value with a `Codec`, or nothing.
   template <class Fn>
-  auto run(Operation operation, Fn&& handler) -> RunResult<std::remove_reference_t<detail::HandlerResult<Fn, Execution&>>> {
+  auto run(Operation operation, Fn&& handler)
+      -> RunResult<std::remove_reference_t<detail::HandlerResult<Fn, Execution&>>> {
     return run(std::move(operation), std::forward<Fn>(handler), detail::AlwaysSuccess{});
   }
 
@@ -78,10 +79,11 @@ class IdempotencyGuard {
   [[nodiscard]] auto wrap(Resolver resolver, Fn handler) {
     return [this, resolver = std::move(resolver),
             handler = std::move(handler)]<class Request>(const Request& request) mutable {
-      Operation operation{.key = resolver.key(request), .fingerprint = resolver.fingerprint(request)};
+      Operation operation{.key = resolver.key(request),
+                          .fingerprint = resolver.fingerprint(request)};
       if constexpr (std::invocable<Fn&, const Request&, Execution&>) {
         return this->run(std::move(operation),
-                   [&](Execution& execution) { return handler(request, execution); });
+                         [&](Execution& execution) { return handler(request, execution); });
       } else {
         return this->run(std::move(operation), [&] { return handler(request); });
       }
@@ -95,9 +97,8 @@ class IdempotencyGuard {
   /// most three times, so `handler` should do nothing but database work. Nothing is renewed or fenced.
   template <class Fn>
   auto run_in_transaction(Operation operation, Fn&& handler) {
-    return transact(std::move(operation), handler, []<class Own>(Own& store) {
-      return detail::TransactionPortOf<Own>(store);
-    });
+    return transact(std::move(operation), handler,
+                    []<class Own>(Own& store) { return detail::TransactionPortOf<Own>(store); });
   }
 
   /// The same on the caller's own connection (`StoreT::Connection`). In a transaction already: the record joins it,
@@ -129,7 +130,7 @@ class IdempotencyGuard {
         };
         const detail::AlwaysSuccess judge;
         detail::HandlerPortOf<Result, decltype(call), const detail::AlwaysSuccess> port(call, judge,
-                                                                                       false);
+                                                                                        false);
         detail::RunOutcome outcome =
             engine_.run_in_transaction(std::move(operation), transaction, port);
         return detail::to_result<Result>(std::move(outcome), port.value());

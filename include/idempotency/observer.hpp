@@ -12,19 +12,19 @@ inline namespace v0 {
 
 /// How one call of `run` ended.
 enum class RunStatus : std::uint8_t {
-  executed,               ///< ran now; the result is recorded
-  executed_failed,        ///< ran now and returned a classified failure; `value()` is it
-  executed_unrecorded,    ///< ran now; the store did not confirm the result, which is retried behind
-  executed_unprotected,   ///< ran now without a record, because the policy allows it
+  executed,              ///< ran now; the result is recorded
+  executed_failed,       ///< ran now and returned a classified failure; `value()` is it
+  executed_unrecorded,   ///< ran now; the store did not confirm the result, which is retried behind
+  executed_unprotected,  ///< ran now without a record, because the policy allows it
   executed_pending_commit,  ///< ran now in the caller's own transaction, which is still open
-  replayed,               ///< ran before; `value()` is the recorded result
+  replayed,                 ///< ran before; `value()` is the recorded result
   replayed_without_result,  ///< ran before; its result was not kept
-  in_progress,            ///< another call is running it; `retry_after()` says when to ask again
-  mismatch,               ///< the key belongs to a request of another meaning
-  failed,                 ///< failed before, for good; `failure()` says why
-  uncertain,              ///< the effect may have happened; blocked until settled
-  superseded,             ///< ran now, but the lease was lost; `value()` is what is recorded, if finished
-  undecidable,            ///< a store that may know the key cannot be asked; did not run
+  in_progress,              ///< another call is running it; `retry_after()` says when to ask again
+  mismatch,                 ///< the key belongs to a request of another meaning
+  failed,                   ///< failed before, for good; `failure()` says why
+  uncertain,                ///< the effect may have happened; blocked until settled
+  superseded,   ///< ran now, but the lease was lost; `value()` is what is recorded, if finished
+  undecidable,  ///< a store that may know the key cannot be asked; did not run
 };
 [[nodiscard]] std::string_view to_string(RunStatus status) noexcept;
 

@@ -37,7 +37,7 @@ struct ProtocolAction {
     run_handler,      ///< the lease ends at `at`, by this caller's clock
     run_unprotected,  ///< the policy runs without a record
     complete,
-    fail,     ///< with `disposition`
+    fail,  ///< with `disposition`
     doubt,
     release,  ///< give back what was acquired too late to use
     find,     ///< look up what was recorded instead
@@ -58,20 +58,20 @@ struct ProtocolAction {
 /// What the driver reports.
 struct ProtocolEvent {
   enum class Kind : std::uint8_t {
-    leads,             ///< joined: nobody else of this process asks for this key
-    follows,           ///< joined: somebody does
-    delivered,         ///< the leader's `status` is the answer for this caller, too
-    promoted,          ///< the leader gave up; this caller leads now
-    timer,             ///< `at` has come
-    begin_answered,    ///< with `answer`, and `remaining` of the other's lease
-    mismatched,        ///< `begin` found a request of another meaning
-    begin_failed,      ///< with `error`
-    handler_ended,     ///< with `disposition`
+    leads,           ///< joined: nobody else of this process asks for this key
+    follows,         ///< joined: somebody does
+    delivered,       ///< the leader's `status` is the answer for this caller, too
+    promoted,        ///< the leader gave up; this caller leads now
+    timer,           ///< `at` has come
+    begin_answered,  ///< with `answer`, and `remaining` of the other's lease
+    mismatched,      ///< `begin` found a request of another meaning
+    begin_failed,    ///< with `error`
+    handler_ended,   ///< with `disposition`
     write_stored,
     write_lost,
-    write_failed,      ///< with `error`
-    found_finished,    ///< `find` gave a record that is success
-    found_other,       ///< it gave something else, nothing, or failed
+    write_failed,    ///< with `error`
+    found_finished,  ///< `find` gave a record that is success
+    found_other,     ///< it gave something else, nothing, or failed
   };
   Kind kind = Kind::timer;
   Answer answer = Answer::lost;
@@ -116,8 +116,8 @@ class Protocol {
   [[nodiscard]] std::chrono::milliseconds jittered(std::chrono::milliseconds span) noexcept;
 
   ProtocolSettings settings_;
-  SteadyTime deadline_;         // of waiting for another's result
-  SteadyTime begin_sent_{};     // the lease counts from here
+  SteadyTime deadline_;      // of waiting for another's result
+  SteadyTime begin_sent_{};  // the lease counts from here
   SteadyTime write_deadline_{};
   std::chrono::milliseconds pause_;
   std::uint64_t random_;
@@ -125,7 +125,7 @@ class Protocol {
   std::uint32_t begins_too_late_ = 0;
   std::uint32_t writes_failed_ = 0;
   Disposition disposition_ = Disposition::success;
-  bool ended_ = false;        // the handler has returned or thrown; what follows is about writing
+  bool ended_ = false;  // the handler has returned or thrown; what follows is about writing
   bool unprotected_ = false;
   bool releasing_ = false;
 };

@@ -64,7 +64,7 @@ struct Record {
   std::optional<Timestamp> expires_at;   ///< finished only: end of the retention
   std::optional<std::string> result;     ///< success only; absent: success was recorded without it
   std::optional<Failure> failure;        ///< failed only
-  std::string trace;                     ///< what the first caller gave to find the request in its logs
+  std::string trace;  ///< what the first caller gave to find the request in its logs
 };
 
 }  // namespace v0

@@ -35,7 +35,9 @@ struct Nothing {};
 ///
 /// Thread safety: a value; distinct copies may be used concurrently.
 template <class T>
-class [[nodiscard("idempotency: look at status(), or call value(), which throws where there is none.")]] RunResult {
+class [[nodiscard(
+    "idempotency: look at status(), or call value(), which throws where there is "
+    "none.")]] RunResult {
   using Stored = std::conditional_t<std::is_void_v<T>, detail::Nothing, T>;
 
  public:
@@ -64,22 +66,16 @@ class [[nodiscard("idempotency: look at status(), or call value(), which throws 
   /// The value that was returned now or recorded before.
   ///
   /// Errors: `Errc::no_value` where there is none; `status()` says why.
-  [[nodiscard]] const Stored& value() const&
-    requires(!std::is_void_v<T>)
-  {
+  [[nodiscard]] const Stored& value() const& requires(!std::is_void_v<T>) {
     if (!value_) detail::throw_no_value(report_.status);
     return *value_;
   }
-  [[nodiscard]] Stored&& value() &&
-    requires(!std::is_void_v<T>)
-  {
+  [[nodiscard]] Stored&& value() && requires(!std::is_void_v<T>) {
     if (!value_) detail::throw_no_value(report_.status);
     return *std::move(value_);
   }
   /// For handlers without a result: throws where the operation is not known to have succeeded.
-  void value() const&
-    requires(std::is_void_v<T>)
-  {
+  void value() const& requires(std::is_void_v<T>) {
     if (!value_) detail::throw_no_value(report_.status);
   }
 

@@ -70,8 +70,7 @@ struct Mismatch {
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 };
 
-using BeginOutcome =
-    std::variant<Acquired, InProgress, Completed, Failed, Uncertain, Mismatch>;
+using BeginOutcome = std::variant<Acquired, InProgress, Completed, Failed, Uncertain, Mismatch>;
 
 /// `stored`: the write took effect now, or had already. `lost`: it changed nothing.
 enum class WriteOutcome : std::uint8_t { stored, lost };
@@ -137,10 +136,10 @@ concept CanBegin = requires(S& store, const BeginRequest& request) {
   { store.begin(request) } -> std::same_as<BeginOutcome>;
 };
 template <class S>
-concept CanComplete =
-    requires(S& store, const Key& key, const Ownership& by, const Completion& completion) {
-      { store.complete(key, by, completion) } -> std::same_as<WriteOutcome>;
-    };
+concept CanComplete = requires(S& store, const Key& key, const Ownership& by,
+                               const Completion& completion) {
+  { store.complete(key, by, completion) } -> std::same_as<WriteOutcome>;
+};
 template <class S>
 concept CanFail = requires(S& store, const Key& key, const Ownership& by, const Failure& failure,
                            milliseconds retention) {
@@ -159,10 +158,11 @@ concept CanRenew = requires(S& store, const Key& key, const Ownership& by, milli
   { store.renew(key, by, lease) } -> std::same_as<WriteOutcome>;
 };
 template <class S>
-concept CanRelease =
-    requires(S& store, const Key& key, const Ownership& by, milliseconds retention) {
-      { store.release(key, by, retention) } noexcept -> std::same_as<ReleaseOutcome>;
-    };
+concept CanRelease = requires(S& store, const Key& key, const Ownership& by,
+                              milliseconds retention) {
+  { store.release(key, by, retention) }
+  noexcept->std::same_as<ReleaseOutcome>;
+};
 template <class S>
 concept CanFind = requires(S& store, const Key& key) {
   { store.find(key) } -> std::same_as<std::optional<Record>>;
@@ -174,10 +174,10 @@ concept CanList = requires(S& store, const RecordFilter& filter, const std::stri
   { store.list(filter, cursor, limit) } -> std::same_as<RecordPage>;
 };
 template <class S>
-concept CanResolve =
-    requires(S& store, const Key& key, std::uint64_t fence, const Resolution& resolution) {
-      { store.resolve(key, fence, resolution) } -> std::same_as<WriteOutcome>;
-    };
+concept CanResolve = requires(S& store, const Key& key, std::uint64_t fence,
+                              const Resolution& resolution) {
+  { store.resolve(key, fence, resolution) } -> std::same_as<WriteOutcome>;
+};
 template <class S>
 concept CanPurge = requires(S& store, std::size_t limit) {
   { store.purge(limit) } -> std::same_as<std::size_t>;
@@ -208,9 +208,9 @@ concept CanReportStatistics = requires(S& store) {
 ///
 /// Retentions and leases count from the moment the store judges the call.
 template <class S>
-concept Store = detail::CanBegin<S> && detail::CanComplete<S> && detail::CanFail<S> &&
-                detail::CanDoubt<S> && detail::CanMarkEffect<S> && detail::CanRenew<S> &&
-                detail::CanRelease<S> && detail::CanFind<S>;
+concept Store =
+    detail::CanBegin<S> && detail::CanComplete<S> && detail::CanFail<S> && detail::CanDoubt<S> &&
+    detail::CanMarkEffect<S> && detail::CanRenew<S> && detail::CanRelease<S> && detail::CanFind<S>;
 
 /// A store that operators and reconcilers can work with.
 ///
@@ -221,7 +221,7 @@ concept Store = detail::CanBegin<S> && detail::CanComplete<S> && detail::CanFail
 /// - `statistics()`: counts by state, expired records left out where the store can tell.
 template <class S>
 concept AdminStore = Store<S> && detail::CanList<S> && detail::CanResolve<S> &&
-                     detail::CanPurge<S> && detail::CanReportStatistics<S>;
+    detail::CanPurge<S> && detail::CanReportStatistics<S>;
 
 /// A store that renews many leases in one exchange: outcomes in the order of the requests.
 template <class S>
@@ -244,18 +244,19 @@ struct TransactionOptions {
 /// - `commit(tx)`: throws `Errc::transaction_lost` when nothing was written, `Errc::commit_unknown` when that is not known.
 /// - `rollback(tx) noexcept`.
 template <class S>
-concept TransactionalStore =
-    Store<S> && detail::NamesTransaction<S> && requires(S& store, typename S::Transaction& tx, typename S::Connection connection,
-                         const TransactionOptions& options, const BeginRequest& request,
-                         const Key& key, const Ownership& by, const Completion& completion) {
-      { store.open_transaction(options) } -> std::same_as<typename S::Transaction>;
-      { store.open_transaction(connection, options) } -> std::same_as<typename S::Transaction>;
-      { store.begin(tx, request) } -> std::same_as<BeginOutcome>;
-      { store.complete(tx, key, by, completion) } -> std::same_as<WriteOutcome>;
-      { store.is_joined(tx) } -> std::same_as<bool>;
-      { store.commit(tx) } -> std::same_as<void>;
-      { store.rollback(tx) } noexcept -> std::same_as<void>;
-    };
+concept TransactionalStore = Store<S> && detail::NamesTransaction<S> &&
+    requires(S& store, typename S::Transaction& tx, typename S::Connection connection,
+             const TransactionOptions& options, const BeginRequest& request, const Key& key,
+             const Ownership& by, const Completion& completion) {
+  { store.open_transaction(options) } -> std::same_as<typename S::Transaction>;
+  { store.open_transaction(connection, options) } -> std::same_as<typename S::Transaction>;
+  { store.begin(tx, request) } -> std::same_as<BeginOutcome>;
+  { store.complete(tx, key, by, completion) } -> std::same_as<WriteOutcome>;
+  { store.is_joined(tx) } -> std::same_as<bool>;
+  { store.commit(tx) } -> std::same_as<void>;
+  { store.rollback(tx) }
+  noexcept->std::same_as<void>;
+};
 
 }  // namespace v0
 }  // namespace idempotency

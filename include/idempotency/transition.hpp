@@ -52,7 +52,7 @@ enum class Answer : std::uint8_t {
   failed,       ///< the recorded failure is the answer
   uncertain,    ///< blocked until settled
   stored,       ///< the write took effect now or had already
-  lost,         ///< the write changed nothing: the caller is not, or no longer, in the position to make it
+  lost,  ///< the write changed nothing: the caller is not, or no longer, in the position to make it
 };
 
 /// What happens to the fence and the owner.
@@ -165,8 +165,8 @@ constexpr Transition after_owner_event(Phase phase, Event event, Standing standi
 
 constexpr Transition after_resolve(Phase phase, Phase to, Standing standing,
                                    LeaseStatus lease) noexcept {
-  const bool open = phase == Phase::uncertain ||
-                    (phase == Phase::processing && lease == LeaseStatus::run_out);
+  const bool open =
+      phase == Phase::uncertain || (phase == Phase::processing && lease == LeaseStatus::run_out);
   if (!open || standing != Standing::current) return unchanged(phase, Answer::lost);
   if (planted_now(PlantedBug::resolver_leaves_owner)) {
     return {to, Answer::stored, FenceStep::keep, OwnerStep::keep, LeaseStep::clear};

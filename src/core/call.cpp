@@ -23,7 +23,8 @@ constexpr milliseconds step_retention{std::chrono::hours{24 * 365}};
 ProtocolSettings settings_of(const GuardOptions& options, const Policy& policy,
                              const OwnerToken& owner) noexcept {
   std::uint64_t seed = 0;
-  for (std::size_t at = 0; at < 8; ++at) seed = (seed << 8U) | owner.bytes()[at];
+  for (std::size_t at = 0; at < 8; ++at)
+    seed = (seed << 8U) | owner.bytes()[at];
   return {.lease = policy.lease,
           .wait = policy.wait,
           .on_store_failure = policy.on_store_failure,
@@ -132,9 +133,7 @@ Call::Call(Engine::Parts& parts, Operation operation, HandlerPort& handler)
       started_(now()),
       protocol_(settings_of(parts.options, policy_, request_.owner), started_) {}
 
-RunOutcome Call::run() {
-  return finish(drive(protocol_.start(started_)));
-}
+RunOutcome Call::run() { return finish(drive(protocol_.start(started_))); }
 
 ProtocolAction Call::drive(ProtocolAction action) {
   while (action.kind != Do::finish) {
@@ -305,8 +304,8 @@ void Call::settle_exception(Judgement judged) noexcept {
   }
   try {
     prepare_write(judged.disposition, std::nullopt, std::move(judged.reason));
-    const ProtocolAction action = drive(protocol_.next(
-        {.kind = Seen::handler_ended, .disposition = judged.disposition}, now()));
+    const ProtocolAction action = drive(
+        protocol_.next({.kind = Seen::handler_ended, .disposition = judged.disposition}, now()));
     if (action.write_pending) leave_to_background();
     held_.reset();
     if (judged.disposition == Disposition::permanent &&
@@ -331,11 +330,11 @@ void Call::prepare_write(Disposition disposition, std::optional<std::string> res
       return;
     case Disposition::retryable:
     case Disposition::permanent:
-      end_write_ = FailureWrite{
-          Failure{disposition == Disposition::permanent ? Retryability::permanent
-                                                        : Retryability::retryable,
-                  std::move(reason), std::move(result)},
-          policy_.failure_retention};
+      end_write_ =
+          FailureWrite{Failure{disposition == Disposition::permanent ? Retryability::permanent
+                                                                     : Retryability::retryable,
+                               std::move(reason), std::move(result)},
+                       policy_.failure_retention};
       return;
     case Disposition::uncertain:
       end_write_ = DoubtWrite{};
@@ -398,8 +397,7 @@ void Call::deliver(RunStatus status) {
   switch (status) {
     case RunStatus::executed:
       delivery.result = std::get<Completion>(end_write_).result;
-      delivery.status =
-          delivery.result ? RunStatus::replayed : RunStatus::replayed_without_result;
+      delivery.status = delivery.result ? RunStatus::replayed : RunStatus::replayed_without_result;
       break;
     case RunStatus::executed_failed: {
       const Failure& failure = std::get<FailureWrite>(end_write_).failure;
@@ -431,7 +429,8 @@ void Call::leave_to_background() noexcept {
                         .lease = policy_.lease,
                         .lease_ends_at = held_->ends_at(),
                         .hold_until = after(started_, policy_.max_total_hold)});
-  } catch (const std::exception&) {  // no memory or thread: the lease ends and the record's mode decides
+  } catch (
+      const std::exception&) {  // no memory or thread: the lease ends and the record's mode decides
     held_->disarm();
   }
 }
@@ -443,9 +442,7 @@ void Call::report_error(StoreCall call, const Error& error) noexcept {
   }
 }
 
-std::stop_token Call::stop_token() {
-  return held_ ? held_->stop_token() : std::stop_token{};
-}
+std::stop_token Call::stop_token() { return held_ ? held_->stop_token() : std::stop_token{}; }
 
 void Call::point_of_no_return() {
   if (effect_begun_ || !held_) {
@@ -497,7 +494,8 @@ std::optional<std::string> Call::record_step(std::string_view name, std::string 
                              .mode = RecordMode::take_over,
                              .lease = step_lease,
                              .trace = request_.trace};
-  const Completion completion{std::move(result), std::max(policy_.success_retention, step_retention)};
+  const Completion completion{std::move(result),
+                              std::max(policy_.success_retention, step_retention)};
   const SteadyTime give_up = after(now(), parts_.options.write_budget);
   while (true) {
     try {

@@ -45,7 +45,8 @@ class Call final : private ExecutionPort {
   ProtocolAction drive(ProtocolAction action);
   HandlerReport invoke();
   void settle_exception(Judgement judged) noexcept;
-  void prepare_write(Disposition disposition, std::optional<std::string> result, std::string reason);
+  void prepare_write(Disposition disposition, std::optional<std::string> result,
+                     std::string reason);
   void deliver(RunStatus status);
   void leave_to_background() noexcept;
   void report_error(StoreCall call, const Error& error) noexcept;

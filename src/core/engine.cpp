@@ -15,8 +15,9 @@ namespace {
 
 void refuse_after_fork(const Engine::Parts& parts) {
   if (parts.made_in == fork_generation()) return;
-  throw Error(Errc::used_after_fork,
-              "this guard was made before fork(); make a guard and a store of its own in the child");
+  throw Error(
+      Errc::used_after_fork,
+      "this guard was made before fork(); make a guard and a store of its own in the child");
 }
 
 GuardOptions checked(GuardOptions options) {
@@ -40,7 +41,8 @@ Engine::Engine(StorePort& store, GuardOptions options)
     : parts_(new Parts(store, std::move(options))) {}
 
 Engine::~Engine() {
-  if (parts_->made_in == fork_generation()) delete parts_;  // in a forked child its threads are not there
+  if (parts_->made_in == fork_generation())
+    delete parts_;  // in a forked child its threads are not there
 }
 
 RunOutcome Engine::run(Operation operation, HandlerPort& handler) {

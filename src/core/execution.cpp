@@ -20,10 +20,12 @@ bool allowed(char c) noexcept {
 std::string derived_key(const Key& key, std::string_view name) {
   constexpr std::size_t longest_name = 64;
   constexpr std::size_t digest_bytes = 16;
-  if (name.empty() || name.size() > longest_name || !std::all_of(name.begin(), name.end(), allowed)) {
-    throw Error(Errc::invalid_argument,
-                "the name of a derived key or step must be 1 to 64 letters, digits, '_', '-' or '.'",
-                std::string(name));
+  if (name.empty() || name.size() > longest_name ||
+      !std::all_of(name.begin(), name.end(), allowed)) {
+    throw Error(
+        Errc::invalid_argument,
+        "the name of a derived key or step must be 1 to 64 letters, digits, '_', '-' or '.'",
+        std::string(name));
   }
   constexpr std::string_view digits = "0123456789abcdef";
   const Fingerprint::Digest digest =

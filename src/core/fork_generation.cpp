@@ -12,8 +12,8 @@ namespace {
 
 std::atomic<std::uint64_t> generation{1};
 
-const int registered = pthread_atfork(
-    nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
+const int registered =
+    pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
 

@@ -66,7 +66,8 @@ class Scheduler {
 
   /// In the child only the forking thread lives on: the parent's lanes and thread are not its own.
   void after_fork() {
-    static_cast<void>(new std::thread(std::move(thread_)));  // a handle of the parent's: never joined
+    static_cast<void>(
+        new std::thread(std::move(thread_)));  // a handle of the parent's: never joined
     thread_ = std::thread{};
     lanes_.clear();
     next_look_.store(SteadyTime::max());
@@ -92,7 +93,8 @@ class Scheduler {
     // Whoever arms from here on sees "never" and comes through `look_by`, which waits for this look to end.
     next_look_.store(SteadyTime::max());
     SteadyTime next = SteadyTime::max();
-    for (LeaseLane* lane : lanes_) next = std::min(next, lane->sweep(std::chrono::steady_clock::now()));
+    for (LeaseLane* lane : lanes_)
+      next = std::min(next, lane->sweep(std::chrono::steady_clock::now()));
     next_look_.store(next);
   }
 
@@ -181,7 +183,8 @@ LeaseLane::~LeaseLane() {
     queue_.clear();
   }
   queue_filled_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : workers_)
+    worker.join();
 }
 
 SteadyTime LeaseLane::sweep(SteadyTime now) {
@@ -271,7 +274,8 @@ void LeaseLane::renew(Jobs& batch) {
   if (batch.empty()) return;
   std::vector<Renewal> renewals;
   renewals.reserve(batch.size());
-  for (const auto& job : batch) renewals.push_back(job->renewal);
+  for (const auto& job : batch)
+    renewals.push_back(job->renewal);
   const SteadyTime sent = std::chrono::steady_clock::now();
   std::vector<std::optional<WriteOutcome>> outcomes(batch.size());
   try {
@@ -284,7 +288,8 @@ void LeaseLane::renew(Jobs& batch) {
   } catch (const std::exception&) {  // not an answer: the renewal is repeated while the lease lasts
     outcomes.assign(batch.size(), std::nullopt);
   }
-  for (std::size_t at = 0; at < batch.size(); ++at) settle(*batch[at], outcomes[at], sent);
+  for (std::size_t at = 0; at < batch.size(); ++at)
+    settle(*batch[at], outcomes[at], sent);
 }
 
 void LeaseLane::settle(RenewalJob& job, std::optional<WriteOutcome> outcome, SteadyTime sent) {

@@ -118,7 +118,7 @@ class HeldLease {
   const Key* key_;
   Ownership ownership_;
   std::chrono::milliseconds lease_;
-  SteadyTime ends_at_;       // guarded, as all below, by the shard's lock
+  SteadyTime ends_at_;  // guarded, as all below, by the shard's lock
   SteadyTime next_renewal_;
   SteadyTime hold_until_;
   std::size_t shard_;

@@ -58,8 +58,9 @@ void validate(const Policy& policy) {
   }
   if (policy.on_expired_lease == RecordMode::hold &&
       policy.on_store_failure == OnStoreFailure::run_unprotected) {
-    refuse("Policy::on_store_failure run_unprotected contradicts on_expired_lease hold: hold "
-           "promises that nothing is started twice");
+    refuse(
+        "Policy::on_store_failure run_unprotected contradicts on_expired_lease hold: hold "
+        "promises that nothing is started twice");
   }
 }
 

@@ -90,9 +90,9 @@ std::string_view to_string(StoreCall call) noexcept {
 namespace detail {
 
 void throw_no_value(RunStatus status) {
-  throw Error(Errc::no_value,
-              "this run has no value: its status is " + std::string(to_string(status)) +
-                  "; look at status() before value()");
+  throw Error(Errc::no_value, "this run has no value: its status is " +
+                                  std::string(to_string(status)) +
+                                  "; look at status() before value()");
 }
 
 }  // namespace detail

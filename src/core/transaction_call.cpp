@@ -143,10 +143,8 @@ void TransactionCall::settle_exception() {
   if (lost || joined) return;
   Judgement judged = judge_exception(policy_, false);
   if (parts_.options.observer != nullptr) {
-    parts_.options.observer->on_handler_threw(request_.key,
-                                              judged.disposition == Disposition::permanent
-                                                  ? "permanent"
-                                                  : "rolled back");
+    parts_.options.observer->on_handler_threw(
+        request_.key, judged.disposition == Disposition::permanent ? "permanent" : "rolled back");
   }
   record_afterwards(judged.disposition, std::move(judged.reason), std::nullopt);
 }
@@ -165,8 +163,9 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   if (report.result && report.result->size() > policy_.max_result_bytes) report.result.reset();
   const Completion completion{std::move(report.result), policy_.success_retention};
   if (transaction_.complete(request_.key, by, completion) == WriteOutcome::lost) {
-    throw Error(Errc::transaction_lost,
-                "the record vanished inside the transaction; nothing was committed, repeat the call");
+    throw Error(
+        Errc::transaction_lost,
+        "the record vanished inside the transaction; nothing was committed, repeat the call");
   }
   const bool joined = transaction_.is_joined();
   rollback.ended();
@@ -209,8 +208,7 @@ void TransactionCall::take(BeginOutcome outcome) {
   RunReport& report = outcome_.report;
   if (auto* completed = std::get_if<Completed>(&outcome)) {
     outcome_.recorded = std::move(completed->result);
-    report.status =
-        outcome_.recorded ? RunStatus::replayed : RunStatus::replayed_without_result;
+    report.status = outcome_.recorded ? RunStatus::replayed : RunStatus::replayed_without_result;
   } else if (auto* failed = std::get_if<Failed>(&outcome)) {
     report.status = RunStatus::failed;
     report.failure = std::move(failed->failure.reason);
@@ -244,8 +242,7 @@ void TransactionCall::record_afterwards(Disposition disposition, std::string rea
     if (reason.size() > Failure::max_reason_bytes) reason.resize(Failure::max_reason_bytes);
     if (result && result->size() > policy_.max_result_bytes) result.reset();
     static_cast<void>(parts_.store.fail(
-        request_.key, by,
-        Failure{Retryability::permanent, std::move(reason), std::move(result)},
+        request_.key, by, Failure{Retryability::permanent, std::move(reason), std::move(result)},
         policy_.failure_retention));
   } catch (const Error& error) {
     report_error(StoreCall::fail, error);

@@ -123,7 +123,8 @@ SteadyTime WaitingRoom::lease_end(const Ticket& follower) const {
 
 void WaitingRoom::unlink_leader(Shard& shard, Ticket& leader) noexcept {
   Ticket** link = &shard.leaders;
-  while (*link != nullptr && *link != &leader) link = &(*link)->next_;
+  while (*link != nullptr && *link != &leader)
+    link = &(*link)->next_;
   if (*link == &leader) *link = std::exchange(leader.next_, nullptr);
   leader.place_ = Place::outside;
 }

@@ -36,7 +36,8 @@ class WaitingRoom {
   /// One caller's place; lives on its stack and leaves the room when it ends.
   class Ticket {
    public:
-    Ticket(WaitingRoom& room, const Key& key, const std::optional<Fingerprint>& fingerprint) noexcept;
+    Ticket(WaitingRoom& room, const Key& key,
+           const std::optional<Fingerprint>& fingerprint) noexcept;
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
     ~Ticket();
@@ -55,7 +56,8 @@ class WaitingRoom {
     const std::optional<Fingerprint>* fingerprint_;
     std::size_t hash_;
     Place place_ = Place::outside;
-    Ticket* next_ = nullptr;           // a leader: the next flight of the shard; a follower: the next in line
+    Ticket* next_ =
+        nullptr;  // a leader: the next flight of the shard; a follower: the next in line
     Ticket* first_follower_ = nullptr;  // leaders only
     Ticket* last_follower_ = nullptr;
     SteadyTime lease_end_{};  // leaders only: what is known of the record's lease

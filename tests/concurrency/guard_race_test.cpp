@@ -66,7 +66,8 @@ TEST(GuardRace, AnswersAThousandWaitersWithAHandfulOfStoreCalls) {
       ++entered;
       const auto result = guard.run({.key = {"order", "hot"}, .policy = {.wait = 60s}}, [&] {
         ++runs;
-        while (entered < callers) std::this_thread::yield();  // the others are asking by now
+        while (entered < callers)
+          std::this_thread::yield();  // the others are asking by now
         return std::string("once");
       });
       if (result.has_value() && result.value() == "once") ++right;

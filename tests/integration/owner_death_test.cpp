@@ -76,11 +76,9 @@ class Child {
 
 Operation asked(RecordMode mode, std::chrono::milliseconds lease,
                 std::chrono::milliseconds wait = 0ms) {
-  return {.key = {"order", "7"},
-          .policy = {.lease = lease,
-                     .success_retention = 24h,
-                     .wait = wait,
-                     .on_expired_lease = mode}};
+  return {
+      .key = {"order", "7"},
+      .policy = {.lease = lease, .success_retention = 24h, .wait = wait, .on_expired_lease = mode}};
 }
 
 /// A process that begins the operation, says so and hangs.
@@ -91,7 +89,8 @@ std::function<void(const std::function<void()>&)> hangs(std::string path, Record
     IdempotencyGuard guard{store};
     static_cast<void>(guard.run(asked(mode, lease), [&] {
       here();
-      while (true) pause();
+      while (true)
+        pause();
     }));
   };
 }
@@ -135,11 +134,10 @@ TEST(OwnerDeath, LeavesTheRecordUncertainUnderHold) {
   const auto result = guard.run(asked(RecordMode::take_over, 300ms, 30s), [] { return 1; });
 
   EXPECT_EQ(result.status(), RunStatus::uncertain);
-  const WriteOutcome settled =
-      store.resolve(Key("order", "7"), result.fence(),
-                    {.verdict = Resolution::Verdict::succeeded,
-                     .result = encode_result<int>(42),
-                     .resolver = OwnerToken::generate()});
+  const WriteOutcome settled = store.resolve(Key("order", "7"), result.fence(),
+                                             {.verdict = Resolution::Verdict::succeeded,
+                                              .result = encode_result<int>(42),
+                                              .resolver = OwnerToken::generate()});
   EXPECT_EQ(settled, WriteOutcome::stored);
   EXPECT_EQ(guard.run(asked(RecordMode::hold, 1s), [] { return 1; }).value(), 42);
 }
@@ -151,15 +149,14 @@ TEST(OwnerDeath, SupersedesAnOwnerThatWasStoppedPastItsLease) {
   Child owner([=](const std::function<void()>& here) {
     SqliteStore store{{.path = path}};
     IdempotencyGuard guard{store};
-    const auto result =
-        guard.run(asked(RecordMode::take_over, 300ms), [&](Execution& execution) {
-          here();
-          const std::stop_token stop = execution.stop_token();
-          std::latch stopped(1);
-          const std::stop_callback callback(stop, [&] { stopped.count_down(); });
-          stopped.wait();  // the loss arrives before another protected write
-          return std::string("late");
-        });
+    const auto result = guard.run(asked(RecordMode::take_over, 300ms), [&](Execution& execution) {
+      here();
+      const std::stop_token stop = execution.stop_token();
+      std::latch stopped(1);
+      const std::stop_callback callback(stop, [&] { stopped.count_down(); });
+      stopped.wait();  // the loss arrives before another protected write
+      return std::string("late");
+    });
     const bool right = result.status() == RunStatus::superseded && result.value() == "next";
     _exit(right ? 0 : 4);
   });
@@ -169,8 +166,8 @@ TEST(OwnerDeath, SupersedesAnOwnerThatWasStoppedPastItsLease) {
   {
     SqliteStore store{{.path = path}};
     IdempotencyGuard guard{store};
-    const auto next = guard.run(asked(RecordMode::take_over, 300ms, 30s),
-                                [] { return std::string("next"); });
+    const auto next =
+        guard.run(asked(RecordMode::take_over, 300ms, 30s), [] { return std::string("next"); });
     EXPECT_EQ(next.status(), RunStatus::executed);
     EXPECT_EQ(next.fence(), 2U);
   }
@@ -188,12 +185,14 @@ TEST(OwnerDeath, LeavesNothingOfATransaction) {
   Child owner([=](const std::function<void()>& here) {
     SqliteStore store{{.path = path}};
     IdempotencyGuard guard{store};
-    static_cast<void>(guard.run_in_transaction({.key = {"transfer", "1"}}, [&](SqliteTransaction& tx) {
-      tx.execute("CREATE TABLE ledger (id TEXT)");
-      tx.execute("INSERT INTO ledger VALUES ('killed')");
-      here();
-      while (true) pause();
-    }));
+    static_cast<void>(
+        guard.run_in_transaction({.key = {"transfer", "1"}}, [&](SqliteTransaction& tx) {
+          tx.execute("CREATE TABLE ledger (id TEXT)");
+          tx.execute("INSERT INTO ledger VALUES ('killed')");
+          here();
+          while (true)
+            pause();
+        }));
   });
   owner.wait_until_here();
   owner.send(SIGKILL);
@@ -258,7 +257,8 @@ TEST(Cancellation, LeavesTheLineOfWaiters) {
 
   EXPECT_EQ(ended, PTHREAD_CANCELED);
   EXPECT_EQ(outer.status(), RunStatus::executed);
-  EXPECT_EQ(guard.run({.key = {"order", "7"}, .policy = {.wait = 1h}}, [] { return 1; }).value(), 5);
+  EXPECT_EQ(guard.run({.key = {"order", "7"}, .policy = {.wait = 1h}}, [] { return 1; }).value(),
+            5);
 }
 
 // CP-03, fork safety: a guard is refused in the child, and the parent's goes on.
@@ -272,7 +272,8 @@ TEST(Fork, RefusesAGuardOfTheParent) {
     } catch (const Error& error) {
       MemoryStore own;
       IdempotencyGuard fresh{own};
-      const auto result = fresh.run({.key = {"order", "2"}, .policy = {.lease = 30ms}}, [] { return 7; });
+      const auto result =
+          fresh.run({.key = {"order", "2"}, .policy = {.lease = 30ms}}, [] { return 7; });
       _exit(error.code() == Errc::used_after_fork && result.value() == 7 ? 0 : 5);
     }
     _exit(6);

@@ -106,8 +106,8 @@ TEST(IdempotencyGuard, RefusesAKeyUsedForAnotherRequest) {
 
   static_cast<void>(guard.run({.key = {"order", "7"}, .fingerprint = Fingerprint::of(1)},
                               [&] { return ++runs; }));
-  const auto other = guard.run({.key = {"order", "7"}, .fingerprint = Fingerprint::of(2)},
-                               [&] { return ++runs; });
+  const auto other =
+      guard.run({.key = {"order", "7"}, .fingerprint = Fingerprint::of(2)}, [&] { return ++runs; });
 
   EXPECT_EQ(other.status(), RunStatus::mismatch);
   EXPECT_FALSE(other.has_value());
@@ -164,9 +164,8 @@ TEST(IdempotencyGuard, ReportsAMismatchBeforeWaiting) {
   MemoryStore store;
   IdempotencyGuard guard{store};
   const auto with = [](int meaning) {
-    return Operation{.key = {"order", "7"},
-                     .fingerprint = Fingerprint::of(meaning),
-                     .policy = {.wait = 1h}};
+    return Operation{
+        .key = {"order", "7"}, .fingerprint = Fingerprint::of(meaning), .policy = {.wait = 1h}};
   };
 
   const auto outer = guard.run(with(1), [&] {
@@ -190,9 +189,9 @@ TEST(IdempotencyGuard, LetsTheHandlersExceptionThroughAndMayRunAgain) {
                BusinessError);
   EXPECT_EQ(store.find(Key("order", "7"))->state, RecordState::failed);
   EXPECT_THROW(static_cast<void>(guard.run(operation(), []() -> int { throw 42; })), int);
-  EXPECT_THROW(static_cast<void>(guard.run(operation(),
-                                           []() -> int { throw std::make_unique<int>(3); })),
-               std::unique_ptr<int>);
+  EXPECT_THROW(
+      static_cast<void>(guard.run(operation(), []() -> int { throw std::make_unique<int>(3); })),
+      std::unique_ptr<int>);
   EXPECT_EQ(guard.run(operation(), [] { return 1; }).status(), RunStatus::executed);
 }
 
@@ -331,7 +330,8 @@ TEST(IdempotencyGuard, JudgesReturnedFailures) {
   MemoryStore store;
   IdempotencyGuard guard{store};
   const auto run = [&](const std::string& key, const std::string& returned) {
-    return guard.run({.key = {"order", key}}, [&] { return returned; }, &judge_text);
+    return guard.run(
+        {.key = {"order", key}}, [&] { return returned; }, &judge_text);
   };
 
   EXPECT_EQ(run("a", "declined").status(), RunStatus::executed_failed);
@@ -558,11 +558,12 @@ TEST(IdempotencyGuard, WrapsAHandlerWithAResolver) {
   EXPECT_EQ(pay(Order{"order-7", 100}).status(), RunStatus::executed);
   EXPECT_EQ(pay(Order{"order-7", 100}).value(), 100);
   EXPECT_EQ(pay(Order{"order-7", 200}).status(), RunStatus::mismatch);
-  EXPECT_EQ(guard
-                .run({.key = {"payment", "order-7"}, .fingerprint = Fingerprint::of("order-7", 100)},
-                     [&] { return 5; })
-                .status(),
-            RunStatus::replayed);
+  EXPECT_EQ(
+      guard
+          .run({.key = {"payment", "order-7"}, .fingerprint = Fingerprint::of("order-7", 100)},
+               [&] { return 5; })
+          .status(),
+      RunStatus::replayed);
   EXPECT_EQ(runs, 1);
 }
 
@@ -589,8 +590,8 @@ TEST(IdempotencyGuard, RefusesContradictoryWishesBeforeAnythingIsWritten) {
   MemoryStore store;
   IdempotencyGuard guard{store};
 
-  EXPECT_THROW(static_cast<void>(guard.run({.key = {"order", "7"}, .policy = {.lease = 0ms}},
-                                           [] { return 1; })),
+  EXPECT_THROW(static_cast<void>(
+                   guard.run({.key = {"order", "7"}, .policy = {.lease = 0ms}}, [] { return 1; })),
                Error);
   EXPECT_FALSE(store.find(Key("order", "7")).has_value());
   EXPECT_THROW(IdempotencyGuard(store, {.begin_attempts = 0}), Error);
@@ -725,8 +726,7 @@ TEST(IdempotencyGuard, DropsAResultThatTheStoreCannotHold) {
   store.on(StoreCall::complete).fail_next(1, Fault::too_large);
 
   EXPECT_EQ(guard.run(operation(), [] { return 1; }).status(), RunStatus::executed);
-  EXPECT_EQ(guard.run(operation(), [] { return 1; }).status(),
-            RunStatus::replayed_without_result);
+  EXPECT_EQ(guard.run(operation(), [] { return 1; }).status(), RunStatus::replayed_without_result);
 }
 
 // LK-05: an acquisition whose answer took longer than the lease starts nothing and is given back.
@@ -734,12 +734,14 @@ TEST(IdempotencyGuard, DoesNotStartOnALeaseThatIsOver) {
   MemoryStore inner;
   FaultyStore store{inner};
   IdempotencyGuard guard{store};
-  store.on(StoreCall::begin).after([] { std::this_thread::sleep_for(12ms); });  // the time that it takes is the case
+  store.on(StoreCall::begin).after([] {
+    std::this_thread::sleep_for(12ms);
+  });  // the time that it takes is the case
   int runs = 0;
 
   try {
-    static_cast<void>(guard.run({.key = {"order", "7"}, .policy = {.lease = 10ms}},
-                                [&] { return ++runs; }));
+    static_cast<void>(
+        guard.run({.key = {"order", "7"}, .policy = {.lease = 10ms}}, [&] { return ++runs; }));
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::lease_too_short);

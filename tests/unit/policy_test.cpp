@@ -136,14 +136,26 @@ TEST(PolicyFile, RefusesContradictionsWithTheirPlace) {
 }
 
 TEST(PolicyFile, RefusesWrongKindsAndUnits) {
-  for (const char* text :
-       {R"({"x": {"lease": 30}})", R"({"x": {"lease": "30"}})", R"({"x": {"lease": "-1s"}})",
-        R"({"x": {"lease": "1.5s"}})", R"({"x": {"lease": "9999999999999999d"}})",
-        R"({"x": {"lease": "1y"}})", R"({"x": {"lease": null}})", R"({"x": {"lease": true}})",
-        R"({"x": {"lease": ["1s"]}})", R"({"x": {"lease": {"s": 1}}})", R"({"x": "1s"})",
-        R"({"x": {"on_expired_lease": "steal"}})", R"({"x": {"max_result_bytes": -1}})",
-        R"({"x": {"max_result_bytes": 1.5}})", R"({"x": {"lease": "1s", "lease": "2s"}})",
-        R"({"x": {}, "x": {}})", R"({"bad type": {}})", R"([])", R"({"x": {)", ""}) {
+  for (const char* text : {R"({"x": {"lease": 30}})",
+                           R"({"x": {"lease": "30"}})",
+                           R"({"x": {"lease": "-1s"}})",
+                           R"({"x": {"lease": "1.5s"}})",
+                           R"({"x": {"lease": "9999999999999999d"}})",
+                           R"({"x": {"lease": "1y"}})",
+                           R"({"x": {"lease": null}})",
+                           R"({"x": {"lease": true}})",
+                           R"({"x": {"lease": ["1s"]}})",
+                           R"({"x": {"lease": {"s": 1}}})",
+                           R"({"x": "1s"})",
+                           R"({"x": {"on_expired_lease": "steal"}})",
+                           R"({"x": {"max_result_bytes": -1}})",
+                           R"({"x": {"max_result_bytes": 1.5}})",
+                           R"({"x": {"lease": "1s", "lease": "2s"}})",
+                           R"({"x": {}, "x": {}})",
+                           R"({"bad type": {}})",
+                           R"([])",
+                           R"({"x": {)",
+                           ""}) {
     EXPECT_EQ(error_of_json(text).code(), Errc::invalid_policy) << text;
   }
 }

@@ -107,7 +107,8 @@ TEST(WaitingRoom, LetsAFollowerLeaveFromAnyPlaceInLine) {
     EXPECT_EQ(room.enter(*line.back()), Place::follows);
     room.deliver(leader, {});
 
-    for (const auto& ticket : line) EXPECT_EQ(ticket->place(), Place::delivered);
+    for (const auto& ticket : line)
+      EXPECT_EQ(ticket->place(), Place::delivered);
   }
 }
 

@@ -31,15 +31,16 @@ concept SpanLike = requires(const T& view) {
 };
 
 template <class T>
-concept Awaitable = requires(T value) { value.await_resume(); } ||
-                    requires(T value) { value.operator co_await(); };
+concept Awaitable = requires(T value) {
+  value.await_resume();
+}
+|| requires(T value) { value.operator co_await(); };
 
 /// Results that refer to something that will be gone when the result is replayed.
 template <class T>
 concept ViewLike = std::is_reference_v<T> || std::is_pointer_v<std::remove_cvref_t<T>> ||
-                   std::same_as<std::remove_cvref_t<T>, std::string_view> ||
-                   SpanLike<std::remove_cvref_t<T>> || Awaitable<std::remove_cvref_t<T>>;
-
+    std::same_as<std::remove_cvref_t<T>, std::string_view> || SpanLike<std::remove_cvref_t<T>> ||
+    Awaitable<std::remove_cvref_t<T>>;
 
 /// The result of calling `Fn` with `Argument`, or without one where it takes none; `Misused` for neither.
 template <class Fn, class Argument>
@@ -112,9 +113,7 @@ class HandlerPortOf final : public HandlerPort {
 
  private:
   /// A value that cannot be encoded is a success without a recorded result, never a reason to run again.
-  [[nodiscard]] std::optional<std::string> encoded() const
-    requires(!std::is_void_v<Result>)
-  {
+  [[nodiscard]] std::optional<std::string> encoded() const requires(!std::is_void_v<Result>) {
     try {
       return encode_result<Result>(*value_);
     } catch (const Error&) {

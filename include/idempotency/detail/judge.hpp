@@ -88,8 +88,7 @@ struct BeginVerdict {
       facts->ownership.owner == request.owner ? Standing::current : Standing::other;
   const RecordMode mode =
       planted_now(PlantedBug::callers_policy_judges) ? request.mode : mode_of(*facts);
-  return {std::nullopt,
-          v0::transition(phase, Event::begin, standing, lease_of(*facts, now), mode)};
+  return {std::nullopt, v0::transition(phase, Event::begin, standing, lease_of(*facts, now), mode)};
 }
 
 /// A write by the owner. `facts` is null for a record that is not there.

@@ -17,13 +17,13 @@ namespace testing {
 /// The rules of a `TransactionalStore`, over connections of its own.
 template <class FixtureT>
 class TransactionalStoreConformance : public ConformanceTest<FixtureT> {
-  using Store_ = typename ConformanceTest<FixtureT>::StoreT;
-  static_assert(TransactionalStore<Store_>,
+  using TestedStore = typename ConformanceTest<FixtureT>::StoreT;
+  static_assert(TransactionalStore<TestedStore>,
                 "idempotency: TransactionalStoreConformance is for stores that satisfy "
                 "idempotency::TransactionalStore.");
 
  protected:
-  using Transaction = typename Store_::Transaction;
+  using Transaction = typename TestedStore::Transaction;
 
   [[nodiscard]] Transaction open() { return this->store().open_transaction(TransactionOptions{}); }
   /// Begins and completes within the transaction, and writes a row of the handler's own between.
