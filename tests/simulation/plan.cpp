@@ -151,7 +151,7 @@ CallPlan draw_call(const SchedulePlan& plan, SeededRandom& random) {
   const bool holds =
       plan.modes == ModeChoice::hold || (plan.modes == ModeChoice::mixed && random.chance(500));
   policy.on_expired_lease = holds ? RecordMode::hold : RecordMode::take_over;
-  if (plan.unprotected_allowed && random.chance(300)) {
+  if (plan.unprotected_allowed && !holds && random.chance(300)) {
     policy.on_store_failure = OnStoreFailure::run_unprotected;
   }
   policy.max_total_hold = random.chance(200) ? policy.lease : policy.lease * 12;
