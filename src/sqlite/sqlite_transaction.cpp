@@ -12,12 +12,8 @@ namespace idempotency {
 inline namespace v0 {
 
 using detail::sqlite::CancellationShield;
-using detail::sqlite::Lane;
-using detail::sqlite::Patience;
-using detail::sqlite::Row;
 using detail::sqlite::Stage;
 using detail::sqlite::SteadyTime;
-using detail::sqlite::StoreImpl;
 using detail::sqlite::TransactionState;
 
 namespace {
