@@ -1,5 +1,7 @@
 #include "idempotency/detail/cache_table.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -25,16 +27,26 @@ using std::chrono::milliseconds;
 constexpr std::size_t most_stripes = 16;
 constexpr std::size_t least_bytes_of_a_stripe = std::size_t{1} << 20U;
 
-class SteadyClock final : public Clock {
+/// The steady clock as the system last wrote it down: a hit costs a fifth less than with an exact reading.
+class CoarseSteadyClock final : public Clock {
  public:
   [[nodiscard]] Timestamp now() const noexcept override {
-    const auto since_boot = std::chrono::steady_clock::now().time_since_epoch();
-    return Timestamp(std::chrono::floor<milliseconds>(since_boot));
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    const auto exact = std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    return Timestamp(std::chrono::floor<milliseconds>(exact));
+  }
+  /// How far it may be behind.
+  [[nodiscard]] static milliseconds lag() noexcept {
+    timespec step{};
+    clock_getres(CLOCK_MONOTONIC_COARSE, &step);
+    const auto exact = std::chrono::seconds(step.tv_sec) + std::chrono::nanoseconds(step.tv_nsec);
+    return std::chrono::ceil<milliseconds>(2 * exact);
   }
 };
 
-const Clock& steady_clock() noexcept {
-  static const SteadyClock clock;
+const Clock& coarse_steady_clock() noexcept {
+  static const CoarseSteadyClock clock;
   return clock;
 }
 
@@ -78,8 +90,9 @@ bool replaces(const EntryParts& made, const EntryParts& kept) noexcept {
 
 class CacheTable::Impl {
  public:
-  Impl(std::size_t max_bytes, const Clock& clock)
-      : clock_(clock),
+  Impl(std::size_t max_bytes, const Clock* clock)
+      : clock_(clock != nullptr ? *clock : coarse_steady_clock()),
+        lag_(clock != nullptr ? milliseconds{0} : CoarseSteadyClock::lag()),
         stripe_count_(std::bit_floor(
             std::clamp<std::size_t>(max_bytes / least_bytes_of_a_stripe, 1, most_stripes))),
         stripe_bytes_(max_bytes / stripe_count_),
@@ -103,8 +116,9 @@ class CacheTable::Impl {
     return outcome;
   }
 
-  void put(const EntryParts& parts) noexcept {
+  void put(EntryParts parts) noexcept {
     if (is_of_the_parent()) return;
+    parts.ends -= lag_;  // the entry must not outlive the record when the clock is behind
     const std::uint64_t hash = hash_(parts.key);
     CacheStripe& stripe = stripe_of(hash);
     const std::scoped_lock lock(stripe.mutex);
@@ -198,6 +212,7 @@ class CacheTable::Impl {
   }
 
   const Clock& clock_;
+  milliseconds lag_;
   std::size_t stripe_count_;
   std::size_t stripe_bytes_;
   std::uint64_t made_in_ = fork_generation();
@@ -209,7 +224,7 @@ CacheTable::CacheTable(std::size_t max_bytes, const Clock* clock) : impl_(nullpt
   if (max_bytes == 0) {
     throw Error(Errc::invalid_argument, "CachingStoreOptions: max_bytes must be at least 1");
   }
-  impl_ = new Impl(max_bytes, clock != nullptr ? *clock : steady_clock());
+  impl_ = new Impl(max_bytes, clock);
 }
 
 CacheTable::~CacheTable() { delete impl_; }
