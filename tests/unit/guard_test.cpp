@@ -434,6 +434,29 @@ TEST(IdempotencyGuard, SupersedesALateOwner) {
   EXPECT_EQ(guard.run(operation(), [] { return std::string("C"); }).value(), "B");
 }
 
+// A late owner must not be handed the result of a request of another meaning, made in a later life of the key.
+TEST(IdempotencyGuard, GivesASupersededCallNoResultOfAnotherRequest) {
+  ManualClock clock;
+  MemoryStore store{{.clock = &clock}};
+  IdempotencyGuard guard{store};
+  const auto with = [](int meaning) {
+    return Operation{.key = {"order", "7"},
+                     .fingerprint = Fingerprint::of(meaning),
+                     .policy = {.success_retention = std::chrono::milliseconds{1'000}}};
+  };
+
+  const auto late = guard.run(with(1), [&] {
+    clock.advance(31s);  // the lease ends, another call of the same request takes over
+    EXPECT_EQ(guard.run(with(1), [] { return std::string("B"); }).status(), RunStatus::executed);
+    clock.advance(2s);  // its retention ends, and the key is used for another request
+    EXPECT_EQ(guard.run(with(2), [] { return std::string("C"); }).status(), RunStatus::executed);
+    return std::string("A");
+  });
+
+  EXPECT_EQ(late.status(), RunStatus::superseded);
+  EXPECT_FALSE(late.has_value());
+}
+
 TEST(IdempotencyGuard, HoldsWhatAnOwnerLeftUnfinished) {
   ManualClock clock;
   MemoryStore store{{.clock = &clock}};
