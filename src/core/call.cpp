@@ -63,6 +63,13 @@ bool holds_answer_for(const BeginRequest& request, const Record& record) noexcep
          request.fingerprint->match(*record.fingerprint) == FingerprintMatch::same;
 }
 
+/// Events after which nothing is timed any more: a replay does without another look at the clock.
+bool ends_at_once(const ProtocolEvent& event) noexcept {
+  if (event.kind == Seen::mismatched || event.kind == Seen::write_stored) return true;
+  return event.kind == Seen::begin_answered &&
+         (event.answer == Answer::completed || event.answer == Answer::failed);
+}
+
 [[noreturn]] void throw_lease_lost() {
   throw Error(Errc::lease_lost,
               "the lease was lost before the point of no return; let this exception pass, another "
@@ -138,7 +145,8 @@ RunOutcome Call::run() { return finish(drive(protocol_.start(started_))); }
 ProtocolAction Call::drive(ProtocolAction action) {
   while (action.kind != Do::finish) {
     const ProtocolEvent event = perform(action);
-    action = protocol_.next(event, now());  // the time after what was performed
+    const SteadyTime after_it = ends_at_once(event) ? started_ : now();  // never before `perform`
+    action = protocol_.next(event, after_it);
   }
   return action;
 }
