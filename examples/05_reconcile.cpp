@@ -40,7 +40,7 @@ void settle(idem::SqliteStore& store, const Bank& bank) {
         resolution.verdict = idem::Resolution::Verdict::retry;
       }
       // At the fence that was seen: if the record has changed since, this changes nothing.
-      static_cast<void>(store.resolve(record.key, record.ownership.fence, resolution));
+      static_cast<void>(store.resolve(record, resolution));
     }
     cursor = page.cursor;
   } while (!cursor.empty());

@@ -20,6 +20,7 @@
 #define purge_takes_unfinished 17
 #define purge_ignores_retention 18
 #define unknown_token_admitted 19
+#define resolver_compares_the_fence_only 20
 /* in record.pml */
 #define takeover_by_read_then_write 30
 #define purge_by_read_then_delete 31

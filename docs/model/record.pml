@@ -174,16 +174,14 @@ end:
 #define open_to_settlement (phase == phase_uncertain || (phase == phase_processing && lease_out))
 
 active proctype resolver() {
-  byte seen = 0;
 end:
   do
-  :: d_step { settled < RESOLVES && open_to_settlement -> settled++; seen = fence };
+  :: d_step { settled < RESOLVES && open_to_settlement -> settled++; look() };
      if
-     :: d_step { resolve_success(seen, resolved_result) }
-     :: d_step { resolve_failed(seen) }
-     :: d_step { resolve_retry(seen) }
-     fi;
-     seen = 0
+     :: d_step { resolve_success(resolved_result); look_away() }
+     :: d_step { resolve_failed(); look_away() }
+     :: d_step { resolve_retry(); look_away() }
+     fi
   od
 }
 

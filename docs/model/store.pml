@@ -27,6 +27,14 @@ bool live = false;        /* its lease is running */
 bool start_open = false;  /* let in under hold, or effect marked; neither settlement nor known failure since */
 byte kept = no_result;    /* the answer that has to be given until its retention ends */
 
+/* A person who settles: what was seen, and whether the record has moved since. */
+byte seen_fence = 0;      /* 0: nothing is being looked at */
+byte seen_owner = nobody;
+mtype seen_phase = phase_absent;
+bool seen_marked = false;
+bool lease_renewed = false;  /* the deadline is another than the one that was seen */
+bool moved = false;          /* what really happened: somebody was told that a write was stored, or was let in */
+
 /* Valid within one d_step only. */
 hidden mtype from;
 hidden byte own;
@@ -52,6 +60,21 @@ inline blank() {
   expired = false; result = no_result
 }
 
+inline it_moved() {
+  if
+  :: seen_fence != 0 -> moved = true
+  :: else -> skip
+  fi
+}
+
+inline look() {
+  seen_fence = fence; seen_owner = owner; seen_phase = phase; seen_marked = marked; lease_renewed = false; moved = false
+}
+
+inline look_away() {
+  seen_fence = 0; seen_owner = nobody; seen_phase = phase_absent; seen_marked = false; lease_renewed = false; moved = false
+}
+
 inline stored_answer_stands() {
   assert(kept == no_result || (kept == failed_for_good && phase == phase_failed_permanent) ||
          (kept == result && phase == phase_success))
@@ -69,10 +92,11 @@ inline apply_row(caller) {
   :: else -> skip
   fi;
   if
-  :: next_lease != lease_keep -> lease_out = false
+  :: next_lease != lease_keep -> lease_out = false; lease_renewed = (seen_fence != 0)
   :: else -> skip
   fi;
-  phase = next_phase
+  phase = next_phase;
+  it_moved()
 }
 
 inline someone_was_let_in(caller) {
@@ -257,28 +281,36 @@ inline mark_effect(caller, at) {
   if
   :: next_answer == answer_stored ->
      assert(let_in == caller && top == at);
-     marked = true; start_open = true
+     if
+     :: !marked -> marked = true; it_moved()
+     :: else -> skip  /* repeated: its owner looks at its lease before it begins the effect */
+     fi;
+     start_open = true
   :: else -> skip
   fi
 }
 
-/* A settlement at the fence that was seen; a repeated one is recognised by the resolver's token. */
-inline judge_resolve(seen) {
+/* A settlement of the record that was seen; a repeated one is recognised by the resolver's token. */
+inline judge_resolve() {
   judge_retention();
 #if BUG == resolver_does_not_look_at_the_fence
   own = (from != phase_absent)
+#elif BUG == resolver_compares_the_fence_only
+  own = (from != phase_absent && fence == seen_fence)
 #else
-  own = (from != phase_absent && fence == seen)
+  own = (from != phase_absent && fence == seen_fence && owner == seen_owner && phase == seen_phase &&
+         marked == seen_marked && !lease_renewed)
 #endif
 }
 
-inline apply_resolve(seen, with) {
+inline apply_resolve(with) {
 #if BUG == resolver_leaves_owner
   next_owner = owner_keep; next_fence = fence_keep;
 #endif
   if
   :: next_answer == answer_stored ->
-     assert(top == seen && !live);  /* what was seen is what is settled */
+     assert(top == seen_fence && !live);
+     assert(!moved);  /* what was seen is what is settled */
      apply_row(resolver_token);
      let_in = nobody; top = fence; start_open = false;
      if
@@ -291,22 +323,22 @@ inline apply_resolve(seen, with) {
   stored_answer_stands()
 }
 
-inline resolve_success(seen, with) {
-  judge_resolve(seen);
+inline resolve_success(with) {
+  judge_resolve();
   transition_resolve_success(from, own, lease_out, judged_hold(mode_hold));
-  apply_resolve(seen, with)
+  apply_resolve(with)
 }
 
-inline resolve_failed(seen) {
-  judge_resolve(seen);
+inline resolve_failed() {
+  judge_resolve();
   transition_resolve_failed(from, own, lease_out, judged_hold(mode_hold));
-  apply_resolve(seen, no_result)
+  apply_resolve(no_result)
 }
 
-inline resolve_retry(seen) {
-  judge_resolve(seen);
+inline resolve_retry() {
+  judge_resolve();
   transition_resolve_retry(from, own, lease_out, judged_hold(mode_hold));
-  apply_resolve(seen, no_result)
+  apply_resolve(no_result)
 }
 
 #define finished (phase == phase_success || phase == phase_failed_retryable || phase == phase_failed_permanent)

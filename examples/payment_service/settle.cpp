@@ -4,6 +4,7 @@
 #include <fstream>
 #include <idempotency/codec.hpp>
 #include <idempotency/execution.hpp>
+#include <iostream>
 #include <optional>
 
 #include "payment.hpp"
@@ -36,8 +37,13 @@ void Settler::settle_all(idem::RecordState state) {
   std::string cursor;
   do {
     const idem::RecordPage page = store_->list(filter, cursor, page_size);
-    for (const idem::Record& record : page.records)
-      settle(record);
+    for (const idem::Record& record : page.records) {
+      try {
+        settle(record);
+      } catch (const std::exception& error) {  // the others need not wait for this one: next pass
+        std::cerr << "not settled yet: " << record.key.text() << ": " << error.what() << '\n';
+      }
+    }
     cursor = page.cursor;
   } while (!cursor.empty());
 }
@@ -60,8 +66,8 @@ void Settler::settle(const idem::Record& record) {
     return;  // a charge may still be on its way to the bank
   }
 
-  // At the fence that was seen: when its owner was faster after all, this changes nothing.
-  const auto outcome = store_->resolve(record.key, record.ownership.fence, resolution);
+  // The record as it was seen: when its owner has come back after all, this changes nothing.
+  const auto outcome = store_->resolve(record, resolution);
   if (outcome == idem::WriteOutcome::stored) write_down(record, charge ? "succeeded" : "retry");
 }
 

@@ -21,7 +21,7 @@ class Settler {
   Settler(idempotency::SqliteStore& store, const BankClient& bank, std::string journal)
       : store_(&store), bank_(&bank), journal_(std::move(journal)) {}
 
-  /// Errors: those of the store, and `RetryableFailure` when the bank cannot be asked.
+  /// One that cannot be settled now is reported on stderr and left for the next pass. Errors: those of `list`.
   void settle_open_payments();
 
  private:

@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace idempotency {
 inline namespace v0 {
@@ -47,8 +48,8 @@ enum class Errc : std::uint8_t {
   store_corrupt = 25,
   /// The value is larger than the store can hold. Nothing was written.
   too_large = 26,
-  /// The store was opened before `fork()` and is used in the child. Nothing was written. Open a store
-  /// of its own in the child.
+  /// The store was opened before `fork()` and is used in the child. Nothing was written. Let the child exec and open
+  /// its own; a SQLite file that was open before the fork is refused without an exec, because its locks are inherited.
   used_after_fork = 27,
   /// A store that may know the key cannot be asked, so "not a duplicate" cannot be said. The handler
   /// did not run; safe to repeat.

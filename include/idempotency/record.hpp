@@ -55,16 +55,18 @@ struct Record {
   RecordState state = RecordState::processing;
   RecordMode mode = RecordMode::take_over;
   bool effect_marked = false;  ///< the handler passed its point of no return under `take_over`
-  Ownership ownership;
+  Ownership ownership = {};
   std::uint32_t attempt = 0;  ///< how many times a handler was let in during this record's life
-  std::optional<Fingerprint::Part> fingerprint;
-  Timestamp created_at{};                ///< first begin of this life
-  Timestamp updated_at{};                ///< last change of state or owner
-  std::optional<Timestamp> lease_until;  ///< processing only; absent: never stealable
-  std::optional<Timestamp> expires_at;   ///< finished only: end of the retention
-  std::optional<std::string> result;     ///< success only; absent: success was recorded without it
-  std::optional<Failure> failure;        ///< failed only
-  std::string trace;  ///< what the first caller gave to find the request in its logs
+  std::optional<Fingerprint::Part> fingerprint = std::nullopt;
+  Timestamp created_at{};  ///< first begin of this life
+  Timestamp updated_at{};  ///< last change of state or owner
+  std::optional<Timestamp> lease_until =
+      std::nullopt;                                    ///< processing only; absent: never stealable
+  std::optional<Timestamp> expires_at = std::nullopt;  ///< finished only: end of the retention
+  std::optional<std::string> result =
+      std::nullopt;  ///< success only; absent: success was recorded without it
+  std::optional<Failure> failure = std::nullopt;  ///< failed only
+  std::string trace = {};  ///< what the first caller gave to find the request in its logs
 };
 
 }  // namespace v0

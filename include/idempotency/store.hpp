@@ -113,7 +113,7 @@ struct RecordFilter {
   std::optional<std::chrono::milliseconds> unchanged_for = std::nullopt;
 };
 
-/// A part of a listing, ordered by key; `cursor` continues after it and is empty at the end.
+/// A part of a listing, ordered by type and then by value, byte by byte; `cursor` continues after it and is empty at the end.
 struct RecordPage {
   std::vector<Record> records;
   std::string cursor;
@@ -174,9 +174,8 @@ concept CanList = requires(S& store, const RecordFilter& filter, const std::stri
   { store.list(filter, cursor, limit) } -> std::same_as<RecordPage>;
 };
 template <class S>
-concept CanResolve = requires(S& store, const Key& key, std::uint64_t fence,
-                              const Resolution& resolution) {
-  { store.resolve(key, fence, resolution) } -> std::same_as<WriteOutcome>;
+concept CanResolve = requires(S& store, const Record& seen, const Resolution& resolution) {
+  { store.resolve(seen, resolution) } -> std::same_as<WriteOutcome>;
 };
 template <class S>
 concept CanPurge = requires(S& store, std::size_t limit) {
@@ -201,7 +200,8 @@ concept CanReportStatistics = requires(S& store) {
 /// store code (20-39) when it cannot answer; every call may be repeated with the same token. All
 /// members may be called concurrently.
 ///
-/// - `begin(request)`: judges retention, then fingerprint, then state.
+/// - `begin(request)`: judges retention, then fingerprint, then state; `Errc::store_refused` for a one-time token that nobody
+///   has used yet.
 /// - `complete`, `fail`, `doubt`, `mark_effect`, `renew`: by the owner at its fence.
 /// - `release(key, by, retention) noexcept`: the owner gives up; the record is failed, retryable, without a text.
 /// - `find(key)`: the record, or nothing when there is none or it is past its retention.
@@ -214,9 +214,11 @@ concept Store =
 
 /// A store that operators and reconcilers can work with.
 ///
-/// - `list(filter, cursor, limit)`: records in the order of their keys; an empty cursor starts.
-/// - `resolve(key, fence, resolution)`: settles an uncertain record, or a processing one whose lease ran
-///   out, at the fence that was seen; the fence rises and the resolver becomes the owner.
+/// - `list(filter, cursor, limit)`: records by type, then by value; an empty cursor starts.
+/// - `resolve(seen, resolution)`: settles an uncertain record, or a processing one whose lease ran out. `seen` is the record
+///   as `find` or `list` gave it before anybody was asked what happened: when it has moved since (its owner came
+///   back, another acquired it, it is settled) the answer is `lost` and nothing changes; look again. The fence rises and
+///   the resolver becomes the owner.
 /// - `purge(limit)`: removes up to `limit` records that are past their retention; says how many.
 /// - `statistics()`: counts by state, expired records left out where the store can tell.
 template <class S>
@@ -240,7 +242,7 @@ struct TransactionOptions {
 /// - `open_transaction(connection, options)`: on the caller's. Not in a transaction: one is begun and will be
 ///   committed. In a transaction: it is joined, and `is_joined(tx)` says so; `commit` and `rollback` then only reach
 ///   back to where it was joined.
-/// - `begin`, `complete`, `find` with a transaction as first argument: within it.
+/// - `begin`, `complete` with a transaction as first argument: within it.
 /// - `commit(tx)`: throws `Errc::transaction_lost` when nothing was written, `Errc::commit_unknown` when that is not known.
 /// - `rollback(tx) noexcept`.
 template <class S>

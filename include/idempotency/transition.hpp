@@ -32,13 +32,13 @@ enum class Event : std::uint8_t {
   fail_permanent,
   doubt,
   release,
-  resolve_success,  ///< by an operator or reconciler, at the fence it saw
+  resolve_success,  ///< by an operator or reconciler, of the record as it saw it
   resolve_failed,
   resolve_retry,
 };
 
 /// How the caller relates to the record. For `begin` only the token counts; for the owner's writes token and
-/// fence; for resolutions the fence that was seen.
+/// fence; for resolutions that the record is as it was seen.
 enum class Standing : std::uint8_t { other, current };
 
 /// Whether the owner has been silent for longer than it may. No readable deadline: `running`.

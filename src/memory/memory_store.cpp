@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/fork_generation.hpp"
+#include "idempotency/detail/key_order.hpp"
 #include "memory/record_stripe.hpp"
 
 namespace idempotency {
@@ -72,11 +73,11 @@ RecordParts acquired_parts(const BeginRequest& request, const Transition& transi
   if (before != nullptr) {
     parts.facts.ownership.fence = before->facts.ownership.fence;
     parts.attempt = before->attempt;
-    parts.created_at = before->created_at;
+    parts.facts.created_at = before->facts.created_at;
     parts.facts.fingerprint = before->facts.fingerprint;
     parts.trace = before->trace;
   } else {
-    parts.created_at = now;
+    parts.facts.created_at = now;
     parts.trace = request.trace;
   }
   if (!parts.facts.fingerprint && request.fingerprint) {
@@ -203,15 +204,17 @@ class MemoryStore::Impl {
 
   RecordPage list(const RecordFilter& filter, const std::string& cursor, std::size_t limit) {
     const std::size_t wanted = std::max<std::size_t>(limit, 1);
-    const auto by_key = [](const Record& a, const Record& b) {
-      return a.key.text() < b.key.text();
+    const detail::KeyOrder before;
+    const auto by_key = [&](const Record& a, const Record& b) {
+      return before(a.key.text(), b.key.text());
     };
     std::vector<Record>
         heap;  // the smallest keys after the cursor, one more than wanted, largest on top
     each_record([&](const RecordParts& parts, Timestamp now) {
-      if (parts.key <= std::string_view(cursor) || !fits(filter, parts, now)) return;
+      if (!fits(filter, parts, now)) return;
+      if (!cursor.empty() && !before(cursor, parts.key)) return;
       if (heap.size() > wanted) {
-        if (parts.key >= std::string_view(heap.front().key.text())) return;
+        if (!before(parts.key, heap.front().key.text())) return;
         std::pop_heap(heap.begin(), heap.end(), by_key);
         heap.pop_back();
       }
@@ -228,7 +231,7 @@ class MemoryStore::Impl {
     return page;
   }
 
-  WriteOutcome resolve(const Key& key, std::uint64_t fence, const Resolution& resolution) {
+  WriteOutcome resolve(const Record& seen, const Resolution& resolution) {
     Ending ending{
         .result = std::nullopt, .reason = resolution.reason, .retention = resolution.retention};
     if (resolution.verdict == Resolution::Verdict::succeeded) {
@@ -237,14 +240,14 @@ class MemoryStore::Impl {
     }
     bool settled_now = false;
     const auto judge = [&](const RecordFacts* facts, Timestamp now) {
-      const Transition transition = detail::judge_resolve(facts, fence, resolution, now);
+      const Transition transition = detail::judge_resolve(facts, seen, resolution, now);
       settled_now = transition.owner == OwnerStep::caller;
       return transition;
     };
-    const WriteOutcome outcome = write(key, judge, resolution.resolver, ending);
+    const WriteOutcome outcome = write(seen.key, judge, resolution.resolver, ending);
     if (settled_now && observer_ != nullptr) {
       constexpr std::array<std::string_view, 3> names{"succeeded", "failed", "retry"};
-      observer_->on_resolved(key, names[static_cast<std::size_t>(resolution.verdict)]);
+      observer_->on_resolved(seen.key, names[static_cast<std::size_t>(resolution.verdict)]);
     }
     return outcome;
   }
@@ -353,8 +356,9 @@ class MemoryStore::Impl {
       case Answer::lost:
         break;
     }
-    throw Error(Errc::store_corrupt,
-                "a record is in a state in which this call has no answer; look at it with `find`");
+    throw Error(
+        Errc::store_refused,
+        "the key belongs to a one-time token that was issued; use it through its token service");
   }
 
   /// Nothing when there is no room for a new key.
@@ -468,7 +472,7 @@ WriteOutcome MemoryStore::renew(const Key& key, const Ownership& by, millisecond
                       });
 }
 
-std::vector<WriteOutcome> MemoryStore::renew_many(std::span<const Renewal> renewals) {
+std::vector<WriteOutcome> MemoryStore::renew_many(const std::vector<Renewal>& renewals) {
   std::vector<WriteOutcome> outcomes;
   outcomes.reserve(renewals.size());
   for (const Renewal& renewal : renewals) {
@@ -494,9 +498,8 @@ RecordPage MemoryStore::list(const RecordFilter& filter, const std::string& curs
   return impl_->list(filter, cursor, limit);
 }
 
-WriteOutcome MemoryStore::resolve(const Key& key, std::uint64_t fence,
-                                  const Resolution& resolution) {
-  return impl_->resolve(key, fence, resolution);
+WriteOutcome MemoryStore::resolve(const Record& seen, const Resolution& resolution) {
+  return impl_->resolve(seen, resolution);
 }
 
 std::size_t MemoryStore::purge(std::size_t limit) { return impl_->purge(limit); }

@@ -143,7 +143,7 @@ std::byte* RecordBlock::make(const RecordParts& parts) noexcept {
   if (block == nullptr) return nullptr;
   std::memcpy(block + owner_at, parts.facts.ownership.owner.bytes().data(),
               parts.facts.ownership.owner.bytes().size());
-  write_time(block + created_at, parts.created_at);
+  write_time(block + created_at, parts.facts.created_at);
   write_time(block + updated_at, parts.updated_at);
   write_time(block + deadline_at, parts.deadline());
   block[flags_at] = static_cast<std::byte>(flags_of(parts));
@@ -190,9 +190,9 @@ RecordParts RecordBlock::read(const std::byte* block) noexcept {
                 .ownership = {read_owner(block), fence},
                 .fingerprint = reader.fingerprint_if((flags & fingerprint_flag) != 0),
                 .lease_until = processing ? deadline : never,
-                .expires_at = processing ? never : deadline},
+                .expires_at = processing ? never : deadline,
+                .created_at = read_time(block + created_at)},
       .attempt = attempt,
-      .created_at = read_time(block + created_at),
       .updated_at = read_time(block + updated_at),
       .key = key,
       .type_size = type_size,
@@ -245,7 +245,7 @@ Record record_of(const RecordParts& parts) {
       .ownership = parts.facts.ownership,
       .attempt = parts.attempt,
       .fingerprint = parts.facts.fingerprint,
-      .created_at = parts.created_at,
+      .created_at = parts.facts.created_at,
       .updated_at = parts.updated_at,
       .lease_until = std::nullopt,
       .expires_at = std::nullopt,

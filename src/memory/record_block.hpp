@@ -16,7 +16,6 @@ namespace detail {
 struct RecordParts {
   RecordFacts facts;
   std::uint32_t attempt = 0;
-  Timestamp created_at{};
   Timestamp updated_at{};
   std::string_view key;
   std::size_t type_size = 0;

@@ -101,14 +101,13 @@ RecordPage SqliteStore::list(const RecordFilter& filter, const std::string& curs
   });
 }
 
-WriteOutcome SqliteStore::resolve(const Key& key, std::uint64_t fence,
-                                  const Resolution& resolution) {
+WriteOutcome SqliteStore::resolve(const Record& seen, const Resolution& resolution) {
   const WriteOutcome outcome =
-      impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {
-        return decide_resolve(row, fence, resolution, now);
+      impl_->write_record(seen.key, [&](std::optional<Row>& row, Timestamp now) {
+        return decide_resolve(row, seen, resolution, now);
       });
   if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
-    impl_->observer()->on_resolved(key, name_of(resolution.verdict));
+    impl_->observer()->on_resolved(seen.key, name_of(resolution.verdict));
   }
   return outcome;
 }

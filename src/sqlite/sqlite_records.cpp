@@ -88,7 +88,7 @@ Row read_row(const Statement::Use& use, int first) {
   facts.ownership.fence = static_cast<std::uint64_t>(use.integer(first + 4));
   row.attempt = static_cast<std::uint32_t>(use.integer(first + 5));
   facts.fingerprint = to_fingerprint(use.bytes(first + 6));
-  row.created_at = to_time(use.integer(first + 7));
+  row.facts.created_at = to_time(use.integer(first + 7));
   row.updated_at = to_time(use.integer(first + 8));
   if (!use.is_null(first + 9)) facts.lease_until = to_time(use.integer(first + 9));
   if (!use.is_null(first + 10)) facts.expires_at = to_time(use.integer(first + 10));
@@ -130,7 +130,7 @@ void Records::save(const Key& key, const Row& row) {
   use.bind(7, static_cast<std::int64_t>(facts.ownership.fence));
   use.bind(8, std::int64_t{row.attempt});
   use.bind_blob(9, as_bytes(facts.fingerprint, fingerprint));
-  use.bind(10, row.created_at.time_since_epoch().count());
+  use.bind(10, row.facts.created_at.time_since_epoch().count());
   use.bind(11, row.updated_at.time_since_epoch().count());
   use.bind(12, to_column(facts.lease_until));
   use.bind(13, to_column(facts.expires_at));

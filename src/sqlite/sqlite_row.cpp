@@ -60,7 +60,7 @@ void apply(Row& row, const Transition& step, Phase from, const OwnerToken& calle
 
 Row first_row(const BeginRequest& request, Timestamp now) {
   Row row;
-  row.created_at = now;
+  row.facts.created_at = now;
   row.trace = request.trace;
   return row;
 }
@@ -172,9 +172,9 @@ WriteDecision decide_release(std::optional<Row>& row, const Ownership& by, milli
                 [&](Row& changed) { changed.facts.expires_at = add_saturating(now, retention); });
 }
 
-WriteDecision decide_resolve(std::optional<Row>& row, std::uint64_t fence,
+WriteDecision decide_resolve(std::optional<Row>& row, const Record& seen,
                              const Resolution& resolution, Timestamp now) {
-  const Transition step = judge_resolve(facts_of(row), fence, resolution, now);
+  const Transition step = judge_resolve(facts_of(row), seen, resolution, now);
   if (step.answer != Answer::stored) return {WriteOutcome::lost, RowChange::none};
   const Phase from = phase_of(row->facts, now);
   if (!changes(step, from)) return {WriteOutcome::stored, RowChange::none};
@@ -198,7 +198,7 @@ std::optional<Record> to_record(const Key& key, std::optional<Row> row, Timestam
                 .ownership = facts.ownership,
                 .attempt = row->attempt,
                 .fingerprint = facts.fingerprint,
-                .created_at = row->created_at,
+                .created_at = row->facts.created_at,
                 .updated_at = row->updated_at,
                 .lease_until = std::nullopt,
                 .expires_at = std::nullopt,

@@ -16,7 +16,6 @@ namespace detail::sqlite {
 struct Row {
   RecordFacts facts;
   std::uint32_t attempt = 0;
-  Timestamp created_at{};
   Timestamp updated_at{};
   std::string reason;
   std::string trace;
@@ -54,7 +53,7 @@ struct WriteDecision {
                                          std::chrono::milliseconds lease, Timestamp now);
 [[nodiscard]] WriteDecision decide_release(std::optional<Row>& row, const Ownership& by,
                                            std::chrono::milliseconds retention, Timestamp now);
-[[nodiscard]] WriteDecision decide_resolve(std::optional<Row>& row, std::uint64_t fence,
+[[nodiscard]] WriteDecision decide_resolve(std::optional<Row>& row, const Record& seen,
                                            const Resolution& resolution, Timestamp now);
 
 /// What look-ups give; nothing for a record past its retention.

@@ -84,7 +84,7 @@ std::optional<Record> SqliteStore::find(const Key& key) {
   });
 }
 
-std::vector<WriteOutcome> SqliteStore::renew_many(std::span<const Renewal> renewals) {
+std::vector<WriteOutcome> SqliteStore::renew_many(const std::vector<Renewal>& renewals) {
   if (renewals.empty()) return {};
   return impl_->write([&](Records& records, Timestamp now) {
     std::vector<WriteOutcome> outcomes;

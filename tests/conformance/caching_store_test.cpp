@@ -44,10 +44,12 @@ class CachedSqliteFixture {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, StoreConformance, CachedMemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, AdminStoreConformance, CachedMemoryFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, SettlementConformance, CachedMemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, BatchStoreConformance, CachedMemoryFixture);
 
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, StoreConformance, CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, AdminStoreConformance, CachedSqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, SettlementConformance, CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, BatchStoreConformance, CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, TransactionalStoreConformance,
                                CachedSqliteFixture);

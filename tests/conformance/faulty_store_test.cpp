@@ -24,6 +24,7 @@ class FaultlessFixture {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, StoreConformance, FaultlessFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, AdminStoreConformance, FaultlessFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, SettlementConformance, FaultlessFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, BatchStoreConformance, FaultlessFixture);
 
 }  // namespace

@@ -20,6 +20,7 @@ class MemoryFixture {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, StoreConformance, MemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, AdminStoreConformance, MemoryFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, SettlementConformance, MemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, BatchStoreConformance, MemoryFixture);
 
 }  // namespace

@@ -26,6 +26,7 @@ class SqliteFixture {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, StoreConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, AdminStoreConformance, SqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, SettlementConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, BatchStoreConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, TransactionalStoreConformance, SqliteFixture);
 

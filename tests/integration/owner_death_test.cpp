@@ -134,10 +134,11 @@ TEST(OwnerDeath, LeavesTheRecordUncertainUnderHold) {
   const auto result = guard.run(asked(RecordMode::take_over, 300ms, 30s), [] { return 1; });
 
   EXPECT_EQ(result.status(), RunStatus::uncertain);
-  const WriteOutcome settled = store.resolve(Key("order", "7"), result.fence(),
-                                             {.verdict = Resolution::Verdict::succeeded,
-                                              .result = encode_result<int>(42),
-                                              .resolver = OwnerToken::generate()});
+  const std::optional<Record> seen = store.find(Key("order", "7"));
+  ASSERT_TRUE(seen.has_value());
+  const WriteOutcome settled = store.resolve(*seen, {.verdict = Resolution::Verdict::succeeded,
+                                                     .result = encode_result<int>(42),
+                                                     .resolver = OwnerToken::generate()});
   EXPECT_EQ(settled, WriteOutcome::stored);
   EXPECT_EQ(guard.run(asked(RecordMode::hold, 1s), [] { return 1; }).value(), 42);
 }

@@ -77,7 +77,7 @@ std::string describe(const Request& request) {
   line += " by " + name_of(request.by.owner);
   if (request.step == StoreStep::resolve) {
     constexpr std::array<std::string_view, 3> verdicts{"succeeded", "failed", "retry"};
-    line += " at fence " + std::to_string(request.seen_fence) + ' ';
+    line += " at fence " + std::to_string(request.seen->ownership.fence) + ' ';
     line += verdicts[static_cast<std::size_t>(request.verdict)];
   } else if (request.step != StoreStep::begin) {
     line += " fence " + std::to_string(request.by.fence);

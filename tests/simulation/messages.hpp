@@ -41,8 +41,8 @@ struct Request {
   std::string reason;
   Retryability retryability = Retryability::retryable;
   Resolution::Verdict verdict = Resolution::Verdict::retry;
-  std::uint64_t seen_fence = 0;  ///< `resolve`: the fence and the life that were looked at
-  std::uint64_t seen_life = 0;
+  std::optional<Record> seen = std::nullopt;  ///< `resolve`: the record that was looked at, and
+  std::uint64_t seen_life = 0;                ///< its life, as the oracle counts them
 };
 
 /// The store's answer, or how the sender learned that there is none.

@@ -292,18 +292,23 @@ void Oracle::failed(KeyHistory& key, const Request& request, bool stored) {
 }
 
 void Oracle::resolved(KeyHistory& key, const Request& request, bool stored) {
+  const Record& seen = *request.seen;
   const bool open =
       key.state == State::uncertain || (key.state == State::running && lease_has_run_out(key));
   const bool repeated = is_finished(key) && key.ownership.owner == request.by.owner &&
-                        key.ownership.fence == request.seen_fence + 1;
-  const bool in_place = open && key.ownership.fence == request.seen_fence;
+                        key.ownership.fence == seen.ownership.fence + 1;
+  const bool running = key.state == State::running;
+  const bool in_place = open && key.life == request.seen_life && key.ownership == seen.ownership &&
+                        running == (seen.state == RecordState::processing) &&
+                        key.marked == seen.effect_marked &&
+                        (!running || key.lease_until == seen.lease_until);
   require(stored == (repeated || in_place),
-          "a resolution must settle what is open at the fence that was seen, and nothing else");
+          "a resolution must settle what is open and as it was seen, and nothing else");
   if (!stored || repeated) return;
   State to = State::failed_retryable;
   if (request.verdict == Resolution::Verdict::succeeded) to = State::succeeded;
   if (request.verdict == Resolution::Verdict::failed) to = State::failed_permanent;
-  key.ownership = {request.by.owner, request.seen_fence + 1};
+  key.ownership = {request.by.owner, seen.ownership.fence + 1};
   key.call = request.call;
   finish(key, to, request);
   coverage_.count(Reached::resolved);

@@ -57,6 +57,8 @@ constexpr std::string_view name_of(PlantedBug bug) noexcept {
       return "uncertain_taken_over";
     case PlantedBug::state_judged_before_fingerprint:
       return "state_judged_before_fingerprint";
+    case PlantedBug::resolution_compares_fence_only:
+      return "resolution_compares_fence_only";
   }
   return {};
 }

@@ -202,11 +202,6 @@ void World::arrive(const Request& request, Copy copy, std::function<void(const R
 }
 
 Reply World::execute(const Request& request, Copy copy) {
-  // The contract names the fence that was seen, and fences begin anew with each life: a resolution must not
-  // take longer than a retention.
-  if (request.step == StoreStep::resolve && request.seen_life != oracle_.life(request.key)) {
-    return {WriteOutcome::lost, 0};
-  }
   Reply reply = call_store(request);
   note([&] {
     return std::string(copy == Copy::late ? "(a late copy) " : "") + describe(request) + ": " +
@@ -252,12 +247,11 @@ Reply World::call_store(const Request& request) {
     case StoreStep::find:
       return {store_.find(key), 0};
     case StoreStep::resolve:
-      return {store_.resolve(key, request.seen_fence,
-                             {.verdict = request.verdict,
-                              .result = request.bytes,
-                              .reason = request.reason,
-                              .resolver = request.by.owner,
-                              .retention = request.retention}),
+      return {store_.resolve(*request.seen, {.verdict = request.verdict,
+                                             .result = request.bytes,
+                                             .reason = request.reason,
+                                             .resolver = request.by.owner,
+                                             .retention = request.retention}),
               0};
   }
   return {};

@@ -14,7 +14,7 @@ Request resolution(const Request& look, const Record& record, std::uint64_t life
                    std::optional<std::uint32_t> effect_by, SeededRandom& random) {
   Request request = look;
   request.step = StoreStep::resolve;
-  request.seen_fence = record.ownership.fence;
+  request.seen = record;
   request.seen_life = life;
   if (effect_by) {
     request.verdict = Resolution::Verdict::succeeded;
@@ -49,10 +49,10 @@ void World::schedule_operator() {
       const auto* found = std::get_if<std::optional<Record>>(&reply.content);
       if (found == nullptr || !*found) return;
       const Record& record = **found;
-      const bool silent = record.state == RecordState::processing &&
-                          record.lease_until <= time_.store_now() && !plan_.careful;
+      const bool silent =
+          record.state == RecordState::processing && record.lease_until <= time_.store_now();
       if (record.state != RecordState::uncertain && !silent) return;
-      after(random_.between(0ms, 6ms), [this, look, record, life = reply.life] {
+      after(random_.between(0ms, 40ms), [this, look, record, life = reply.life] {
         const Request request =
             resolution(look, record, life, oracle_.effect_by(look.key, life), random_);
         settle(*this, request, 3);

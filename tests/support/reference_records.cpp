@@ -165,7 +165,7 @@ ReferenceRecords::Entry& ReferenceRecords::let_in(const BeginRequest& request,
   Entry* before = lookup(request.key);
   const bool goes_on = before != nullptr && step.fence != FenceStep::first;
   if (goes_on) next = *before;
-  if (!goes_on || breaks(Rule::created_anew_at_takeover)) next.created_at = now;
+  if (!goes_on || breaks(Rule::created_anew_at_takeover)) next.facts.created_at = now;
   if (!goes_on || breaks(Rule::trace_of_last_caller)) next.trace = request.trace;
   if (goes_on && breaks(Rule::fingerprint_dropped_at_takeover)) next.facts.fingerprint.reset();
   if (request.fingerprint && !next.facts.fingerprint &&
@@ -323,7 +323,7 @@ void ReferenceRecords::end(Entry& entry, const Transition& step, const Ownership
   entry.facts.ownership = detail::ownership_after(step, entry.facts.ownership, by.owner);
   entry.facts.lease_until = detail::never;
   entry.facts.expires_at =
-      later(breaks(Rule::retention_counted_from_begin) ? entry.created_at : now, retention,
+      later(breaks(Rule::retention_counted_from_begin) ? entry.facts.created_at : now, retention,
             Rule::retention_rounded_to_seconds);
   if (!breaks(Rule::completion_is_no_change)) entry.updated_at = now;
 }
@@ -343,7 +343,7 @@ WriteOutcome ReferenceRecords::complete(const Key& key, const Ownership& by,
   if (entry == nullptr && breaks(Rule::write_creates_a_record)) {
     entry = &entries_.insert_or_assign(identity(key), Entry{.key = key}).first->second;
     entry->facts.ownership = by;
-    entry->created_at = now;
+    entry->facts.created_at = now;
   }
   const Transition step = judge_write(entry, Event::complete, by, now);
   if (step.answer != Answer::stored) return WriteOutcome::lost;
@@ -426,14 +426,23 @@ WriteOutcome ReferenceRecords::release(const Key& key, const Ownership& by, mill
 // --- operators ---
 
 Transition ReferenceRecords::bent_resolution(const Transition& step, const Entry& entry,
-                                             std::uint64_t fence, const Resolution& resolution,
+                                             const Record& seen, const Resolution& resolution,
                                              Timestamp now) const {
   const Phase phase = detail::phase_of(entry.facts, now);
   Facts open = entry.facts;
-  std::uint64_t at = fence;
-  if (breaks(Rule::settled_at_any_fence)) at = open.ownership.fence;
-  if (breaks(Rule::live_record_settled) && phase == Phase::processing) open.lease_until = now;
-  if (breaks(Rule::finished_record_settled)) open.state = RecordState::uncertain;
+  Record at = seen;
+  if (breaks(Rule::settled_at_any_fence)) at.ownership.fence = open.ownership.fence;
+  if (breaks(Rule::settled_though_renewed)) at.lease_until = open.lease_until;
+  if (breaks(Rule::settled_though_marked)) at.effect_marked = open.effect_marked;
+  if (breaks(Rule::settled_though_doubted)) at.state = open.state;
+  if (breaks(Rule::settled_in_another_life)) {
+    at.ownership.owner = open.ownership.owner;
+    at.created_at = open.created_at;
+  }
+  if (breaks(Rule::live_record_settled) && phase == Phase::processing) {
+    at.lease_until = open.lease_until = now;
+  }
+  if (breaks(Rule::finished_record_settled)) at.state = open.state = RecordState::uncertain;
   Transition bent = detail::judge_resolve(&open, at, resolution, now);
   if (breaks(Rule::run_out_record_not_settled) && phase == Phase::processing) return lost(phase);
   if (breaks(Rule::resolver_leaves_owner) || breaks(Rule::settlement_keeps_fence)) {
@@ -443,18 +452,18 @@ Transition ReferenceRecords::bent_resolution(const Transition& step, const Entry
   const bool repeated = step.answer == Answer::stored && step.lease == LeaseStep::keep;
   if (breaks(Rule::repeated_settlement_lost) && repeated) return lost(phase);
   if (breaks(Rule::anyones_settlement_repeated) && is_finished(entry.facts.state) &&
-      entry.facts.ownership.fence == fence + 1) {
+      entry.facts.ownership.fence == seen.ownership.fence + 1) {
     return stored(phase);
   }
   return bent;
 }
 
-WriteOutcome ReferenceRecords::resolve(const Key& key, std::uint64_t fence,
-                                       const Resolution& resolution, Timestamp now) {
-  Entry* entry = lookup(key);
+WriteOutcome ReferenceRecords::resolve(const Record& seen, const Resolution& resolution,
+                                       Timestamp now) {
+  Entry* entry = lookup(seen.key);
   if (entry == nullptr) return WriteOutcome::lost;
-  Transition step = detail::judge_resolve(&entry->facts, fence, resolution, now);
-  step = bent_resolution(step, *entry, fence, resolution, now);
+  Transition step = detail::judge_resolve(&entry->facts, seen, resolution, now);
+  step = bent_resolution(step, *entry, seen, resolution, now);
   if (step.answer != Answer::stored) return WriteOutcome::lost;
   if (step.lease != LeaseStep::clear) return WriteOutcome::stored;  // a repeated call
   const milliseconds retention =
@@ -491,7 +500,7 @@ Record ReferenceRecords::to_record(const Entry& entry) const {
                 .ownership = facts.ownership,
                 .attempt = entry.attempt,
                 .fingerprint = facts.fingerprint,
-                .created_at = entry.created_at,
+                .created_at = entry.facts.created_at,
                 .updated_at = entry.updated_at,
                 .lease_until = std::nullopt,
                 .expires_at = std::nullopt,
@@ -531,6 +540,10 @@ RecordPage ReferenceRecords::list(const RecordFilter& filter, const std::string&
     }
     page.records.push_back(to_record(at->second));
     if (breaks(Rule::list_loses_the_trace)) page.records.back().trace.clear();
+  }
+  if (breaks(Rule::list_ordered_by_text)) {
+    std::sort(page.records.begin(), page.records.end(),
+              [](const Record& a, const Record& b) { return a.key.text() < b.key.text(); });
   }
   if (breaks(Rule::list_never_ends)) page.cursor = cursor.empty() ? "-" : cursor;
   return page;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "idempotency/detail/judge.hpp"
+#include "idempotency/detail/key_order.hpp"
 #include "idempotency/store.hpp"
 #include "support/broken_rule.hpp"
 
@@ -37,7 +38,6 @@ class ReferenceRecords {
     Facts facts = {};
     Ownership replaced = {};  ///< who had it before
     std::uint32_t attempt = 0;
-    Timestamp created_at{};
     Timestamp updated_at{};
     std::optional<std::string> result = std::nullopt;
     std::string reason = {};
@@ -65,8 +65,7 @@ class ReferenceRecords {
   WriteOutcome mark_effect(const Key& key, const Ownership& by, Timestamp now);
   WriteOutcome renew(const Key& key, const Ownership& by, milliseconds lease, Timestamp now);
   WriteOutcome release(const Key& key, const Ownership& by, milliseconds retention, Timestamp now);
-  WriteOutcome resolve(const Key& key, std::uint64_t fence, const Resolution& resolution,
-                       Timestamp now);
+  WriteOutcome resolve(const Record& seen, const Resolution& resolution, Timestamp now);
 
   [[nodiscard]] std::optional<Record> find(const Key& key, Timestamp now) const;
   [[nodiscard]] RecordPage list(const RecordFilter& filter, const std::string& cursor,
@@ -101,7 +100,7 @@ class ReferenceRecords {
   void end(Entry& entry, const Transition& step, const Ownership& by, milliseconds retention,
            Timestamp now) const;
   [[nodiscard]] Transition bent_resolution(const Transition& step, const Entry& entry,
-                                           std::uint64_t fence, const Resolution& resolution,
+                                           const Record& seen, const Resolution& resolution,
                                            Timestamp now) const;
   [[nodiscard]] std::optional<std::string> bent(std::optional<std::string> result) const;
   [[nodiscard]] bool fits(const RecordFilter& filter, const Entry& entry, Timestamp now) const;
@@ -112,7 +111,7 @@ class ReferenceRecords {
   }
 
   BrokenRule broken_;
-  std::map<std::string, Entry> entries_;
+  std::map<std::string, Entry, detail::KeyOrder> entries_;
 };
 
 }  // namespace idempotency::testing_support

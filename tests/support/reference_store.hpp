@@ -122,21 +122,20 @@ class ReferenceStore {
                                 std::size_t limit) {
     return read([&](Timestamp now) { return records().list(filter, cursor, limit, now); });
   }
-  [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
-                                     const Resolution& resolution) {
+  [[nodiscard]] WriteOutcome resolve(const Record& seen, const Resolution& resolution) {
     if (breaks(Rule::settlement_reads_then_writes)) {
-      const std::optional<Record> seen = find(key);
-      if (!seen || seen->ownership.fence != fence) return WriteOutcome::lost;
+      const std::optional<Record> now_there = find(seen.key);
+      if (!now_there || now_there->ownership != seen.ownership) return WriteOutcome::lost;
       let_others_pass();
       return read([&](Timestamp now) {
-        records().forget(key);
-        static_cast<void>(
-            records().begin({.key = key, .owner = resolution.resolver, .fingerprint = {}}, now));
-        return records().complete(key, {resolution.resolver, 1}, {.result = resolution.result},
+        records().forget(seen.key);
+        static_cast<void>(records().begin(
+            {.key = seen.key, .owner = resolution.resolver, .fingerprint = {}}, now));
+        return records().complete(seen.key, {resolution.resolver, 1}, {.result = resolution.result},
                                   now);
       });
     }
-    return write([&](Timestamp now) { return records().resolve(key, fence, resolution, now); });
+    return write([&](Timestamp now) { return records().resolve(seen, resolution, now); });
   }
   std::size_t purge(std::size_t limit) {
     return write([&](Timestamp now) { return records().purge(limit, now); });

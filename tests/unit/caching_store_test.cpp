@@ -325,11 +325,10 @@ TEST_F(CachingStoreTest, NeverKeepsAnUncertainRecordAndReplaysItsResolution) {
   ASSERT_EQ(whole.doubt(key, {token(1), 1}), WriteOutcome::stored);
   ASSERT_TRUE(std::holds_alternative<Uncertain>(whole.begin(request(2))));
 
-  ASSERT_EQ(
-      whole.resolve(
-          key, 1,
-          {.verdict = Resolution::Verdict::succeeded, .result = "settled", .resolver = token(9)}),
-      WriteOutcome::stored);
+  ASSERT_EQ(whole.resolve(*whole.find(key), {.verdict = Resolution::Verdict::succeeded,
+                                             .result = "settled",
+                                             .resolver = token(9)}),
+            WriteOutcome::stored);
 
   EXPECT_EQ(std::get<Completed>(whole.begin(request(2))).result, "settled");
   EXPECT_EQ(whole.list({}, "", 10).records.size(), 1U);

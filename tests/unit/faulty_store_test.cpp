@@ -188,10 +188,12 @@ TEST_F(FaultyStoreTest, ScriptsTheCallsOfOperatorsToo) {
   const Resolution resolution{.verdict = Resolution::Verdict::retry,
                               .resolver = OwnerToken::generate()};
 
-  EXPECT_EQ(code_of([&] { static_cast<void>(faulty.resolve(key, 1, resolution)); }),
+  const Record seen = *faulty.find(key);
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(faulty.resolve(seen, resolution)); }),
             Errc::store_reply_lost);
 
-  EXPECT_EQ(faulty.resolve(key, 1, resolution), WriteOutcome::stored);
+  EXPECT_EQ(faulty.resolve(seen, resolution), WriteOutcome::stored);
   EXPECT_EQ(faulty.on(AdminCall::resolve).calls(), 2U);
 }
 

@@ -354,9 +354,13 @@ TEST(MemoryStore, TellsTheObserverOnceOfAResolution) {
                               .resolver = token(9),
                               .retention = 1h};
 
-  EXPECT_EQ(store.resolve(key, 7, resolution), WriteOutcome::lost);
-  EXPECT_EQ(store.resolve(key, 1, resolution), WriteOutcome::stored);
-  EXPECT_EQ(store.resolve(key, 1, resolution), WriteOutcome::stored);
+  const Record seen = *store.find(key);
+  Record at_another_fence = seen;
+  at_another_fence.ownership.fence = 7;
+
+  EXPECT_EQ(store.resolve(at_another_fence, resolution), WriteOutcome::lost);
+  EXPECT_EQ(store.resolve(seen, resolution), WriteOutcome::stored);
+  EXPECT_EQ(store.resolve(seen, resolution), WriteOutcome::stored);
 
   EXPECT_EQ(observer.hazards, 1);
   EXPECT_EQ(observer.resolved, std::vector<std::string>{"payment:order-1=succeeded"});

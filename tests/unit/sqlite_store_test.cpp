@@ -688,7 +688,7 @@ TEST_F(SqliteStoreTest, PurgeReachesWhatLiesBeforeThePlaceWhereItStopped) {
   EXPECT_EQ(store.purge(100), 2U);
 }
 
-TEST_F(SqliteStoreTest, ResolvesAtTheFenceThatWasSeen) {
+TEST_F(SqliteStoreTest, ResolvesTheRecordThatWasSeen) {
   HazardObserver observer;
   SqliteOptions watched = options();
   watched.observer = &observer;
@@ -699,9 +699,13 @@ TEST_F(SqliteStoreTest, ResolvesAtTheFenceThatWasSeen) {
   const Resolution resolution{
       .verdict = Resolution::Verdict::succeeded, .result = "found", .resolver = token(9)};
 
-  const WriteOutcome late = store.resolve(key, 7, resolution);
-  const WriteOutcome settled = store.resolve(key, first_fence, resolution);
-  const WriteOutcome repeated = store.resolve(key, first_fence, resolution);
+  const Record seen = *store.find(key);
+  Record at_another_fence = seen;
+  at_another_fence.ownership.fence = 7;
+
+  const WriteOutcome late = store.resolve(at_another_fence, resolution);
+  const WriteOutcome settled = store.resolve(seen, resolution);
+  const WriteOutcome repeated = store.resolve(seen, resolution);
 
   EXPECT_EQ(late, WriteOutcome::lost);
   EXPECT_EQ(settled, WriteOutcome::stored);

@@ -31,6 +31,7 @@ struct RecordFacts {
   std::optional<Fingerprint::Part> fingerprint;
   Timestamp lease_until = never;  ///< processing only
   Timestamp expires_at = never;   ///< finished only
+  Timestamp created_at{};         ///< first begin of this life
 };
 
 [[nodiscard]] constexpr Phase phase_of(const RecordFacts& facts, Timestamp now) noexcept {
@@ -116,17 +117,30 @@ struct BeginVerdict {
   return retryability == Retryability::permanent ? Event::fail_permanent : Event::fail_retryable;
 }
 
-/// A resolution at the fence that was seen; a repeated one is recognised by the resolver's token.
-[[nodiscard]] inline Transition judge_resolve(const RecordFacts* facts, std::uint64_t fence,
+/// Whether a record has not moved since an operator saw it: nobody acquired, renewed, marked or doubted it, and it is not
+/// in a later life.
+[[nodiscard]] constexpr bool is_as_seen(const RecordFacts& facts, const Record& seen) noexcept {
+  if (planted_now(PlantedBug::resolution_compares_fence_only)) {
+    return facts.ownership.fence == seen.ownership.fence;
+  }
+  const bool has_lease = facts.state == RecordState::processing;
+  return facts.ownership == seen.ownership && facts.created_at == seen.created_at &&
+         facts.state == seen.state && facts.mode == seen.mode &&
+         facts.effect_marked == seen.effect_marked &&
+         (!has_lease || facts.lease_until == seen.lease_until.value_or(never));
+}
+
+/// A resolution of the record that was seen; a repeated one is recognised by the resolver's token.
+[[nodiscard]] inline Transition judge_resolve(const RecordFacts* facts, const Record& seen,
                                               const Resolution& resolution,
                                               Timestamp now) noexcept {
   if (facts == nullptr) return unchanged(Phase::absent, Answer::lost);
   const Phase phase = phase_of(*facts, now);
-  if (facts->ownership == Ownership{resolution.resolver, fence + 1} && phase != Phase::absent &&
-      phase != Phase::processing && phase != Phase::uncertain) {
+  if (facts->ownership == Ownership{resolution.resolver, seen.ownership.fence + 1} &&
+      phase != Phase::absent && phase != Phase::processing && phase != Phase::uncertain) {
     return unchanged(phase, Answer::stored);
   }
-  const Standing standing = facts->ownership.fence == fence ? Standing::current : Standing::other;
+  const Standing standing = is_as_seen(*facts, seen) ? Standing::current : Standing::other;
   return v0::transition(phase, event_of(resolution.verdict), standing, lease_of(*facts, now),
                         mode_of(*facts));
 }

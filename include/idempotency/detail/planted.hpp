@@ -26,6 +26,7 @@ enum class PlantedBug : std::uint8_t {
   stored_result_overwritten,
   uncertain_taken_over,
   state_judged_before_fingerprint,
+  resolution_compares_fence_only,
 };
 
 #ifdef IDEMPOTENCY_PLANTED_BUGS

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -105,7 +104,7 @@ class CachingStore : public detail::TransactionTypes<Inner> {
                                    std::chrono::milliseconds lease) {
     return inner_->renew(key, by, lease);
   }
-  [[nodiscard]] std::vector<WriteOutcome> renew_many(std::span<const Renewal> renewals) requires
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) requires
       BatchStore<Inner> {
     return inner_->renew_many(renewals);
   }
@@ -120,10 +119,10 @@ class CachingStore : public detail::TransactionTypes<Inner> {
                                 std::size_t limit) requires AdminStore<Inner> {
     return inner_->list(filter, cursor, limit);
   }
-  [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
+  [[nodiscard]] WriteOutcome resolve(const Record& seen,
                                      const Resolution& resolution) requires AdminStore<Inner> {
-    const WriteOutcome outcome = inner_->resolve(key, fence, resolution);
-    table_.forget(key);
+    const WriteOutcome outcome = inner_->resolve(seen, resolution);
+    table_.forget(seen.key);
     return outcome;
   }
   std::size_t purge(std::size_t limit) requires AdminStore<Inner> { return inner_->purge(limit); }

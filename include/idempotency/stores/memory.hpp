@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -53,7 +52,7 @@ class MemoryStore {
   [[nodiscard]] WriteOutcome mark_effect(const Key& key, const Ownership& by);
   [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by,
                                    std::chrono::milliseconds lease);
-  [[nodiscard]] std::vector<WriteOutcome> renew_many(std::span<const Renewal> renewals);
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
   ReleaseOutcome release(const Key& key, const Ownership& by,
                          std::chrono::milliseconds retention) noexcept;
   [[nodiscard]] std::optional<Record> find(const Key& key);
@@ -61,8 +60,7 @@ class MemoryStore {
   /// `limit` counts as at least 1.
   [[nodiscard]] RecordPage list(const RecordFilter& filter, const std::string& cursor,
                                 std::size_t limit);
-  [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
-                                     const Resolution& resolution);
+  [[nodiscard]] WriteOutcome resolve(const Record& seen, const Resolution& resolution);
   std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();
 

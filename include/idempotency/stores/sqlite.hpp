@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,15 +109,14 @@ class SqliteStore {
 
   [[nodiscard]] RecordPage list(const RecordFilter& filter, const std::string& cursor,
                                 std::size_t limit);
-  [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
-                                     const Resolution& resolution);
+  [[nodiscard]] WriteOutcome resolve(const Record& seen, const Resolution& resolution);
   /// Goes on where the last call ended, so that a large table is not read from its start each time;
   /// reads all of it when it finds fewer than `limit`.
   std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();
 
   /// All in one commit.
-  [[nodiscard]] std::vector<WriteOutcome> renew_many(std::span<const Renewal> renewals);
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
   /// A transaction on the store's own connection, in its turn: first come, first served.
   ///

@@ -7,7 +7,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -157,11 +156,10 @@ class FaultyStore : public detail::FaultyTransactionTypes<Inner> {
       return inner->list(filter, cursor, limit);
     });
   }
-  [[nodiscard]] WriteOutcome resolve(const Key& key, std::uint64_t fence,
+  [[nodiscard]] WriteOutcome resolve(const Record& seen,
                                      const Resolution& resolution) requires AdminStore<Inner> {
-    return perform(on(AdminCall::resolve), [inner = inner_, key, fence, resolution] {
-      return inner->resolve(key, fence, resolution);
-    });
+    return perform(on(AdminCall::resolve),
+                   [inner = inner_, seen, resolution] { return inner->resolve(seen, resolution); });
   }
   std::size_t purge(std::size_t limit) requires AdminStore<Inner> {
     return perform(on(AdminCall::purge), [inner = inner_, limit] { return inner->purge(limit); });

@@ -11,8 +11,8 @@
 //   using namespace idempotency::testing;
 //   INSTANTIATE_TYPED_TEST_SUITE_P(MyStore, StoreConformance, MyFixture);
 //
-// `AdminStoreConformance`, `BatchStoreConformance` and `TransactionalStoreConformance` are for stores that can do more;
-// instantiate those that fit. What else a fixture may have is said at `ConformanceFixture`.
+// `AdminStoreConformance` and `SettlementConformance`, `BatchStoreConformance`, `TransactionalStoreConformance` are for
+// stores that can do more; instantiate those that fit. What else a fixture may have is said at `ConformanceFixture`.
 
 #include "idempotency/testing/conformance_admin.hpp"
 #include "idempotency/testing/conformance_batch.hpp"
@@ -22,6 +22,7 @@
 #include "idempotency/testing/conformance_identity.hpp"
 #include "idempotency/testing/conformance_life.hpp"
 #include "idempotency/testing/conformance_ownership.hpp"
+#include "idempotency/testing/conformance_settlement.hpp"
 #include "idempotency/testing/conformance_time.hpp"
 #include "idempotency/testing/conformance_transaction.hpp"
 
