@@ -48,8 +48,9 @@ enum class Errc : std::uint8_t {
   store_corrupt = 25,
   /// The value is larger than the store can hold. Nothing was written.
   too_large = 26,
-  /// The store was opened before `fork()` and is used in the child. Nothing was written. Let the child exec and open
-  /// its own; a SQLite file that was open before the fork is refused without an exec, because its locks are inherited.
+  /// The guard or store was made before `fork()` and is used in the child. Nothing was written, and the
+  /// parent may go on. The child makes its own guard and store; but a SQLite file that was open at the
+  /// fork is refused until the child execs, because SQLite's list of locks is inherited and its locks are not.
   used_after_fork = 27,
   /// A store that may know the key cannot be asked, so "not a duplicate" cannot be said. The handler
   /// did not run; safe to repeat.

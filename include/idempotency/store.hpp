@@ -214,11 +214,12 @@ concept Store =
 
 /// A store that operators and reconcilers can work with.
 ///
-/// - `list(filter, cursor, limit)`: records by type, then by value; an empty cursor starts.
+/// - `list(filter, cursor, limit)`: records by type, then by value; an empty cursor starts, `Errc::invalid_argument` for
+///   one that no listing gave.
 /// - `resolve(seen, resolution)`: settles an uncertain record, or a processing one whose lease ran out. `seen` is the record
 ///   as `find` or `list` gave it before anybody was asked what happened: when it has moved since (its owner came
-///   back, another acquired it, it is settled) the answer is `lost` and nothing changes; look again. The fence rises and
-///   the resolver becomes the owner.
+///   back, another acquired it, it is settled) the answer is `lost` and nothing changes; look and ask again. Otherwise the
+///   fence rises and the resolver becomes the owner. A repeated call of the same resolution is `stored`.
 /// - `purge(limit)`: removes up to `limit` records that are past their retention; says how many.
 /// - `statistics()`: counts by state, expired records left out where the store can tell.
 template <class S>

@@ -204,6 +204,7 @@ class MemoryStore::Impl {
 
   RecordPage list(const RecordFilter& filter, const std::string& cursor, std::size_t limit) {
     const std::size_t wanted = std::max<std::size_t>(limit, 1);
+    detail::check_cursor(cursor);
     const detail::KeyOrder before;
     const auto by_key = [&](const Record& a, const Record& b) {
       return before(a.key.text(), b.key.text());
@@ -356,9 +357,7 @@ class MemoryStore::Impl {
       case Answer::lost:
         break;
     }
-    throw Error(
-        Errc::store_refused,
-        "the key belongs to a one-time token that was issued; use it through its token service");
+    detail::refuse_issued();
   }
 
   /// Nothing when there is no room for a new key.

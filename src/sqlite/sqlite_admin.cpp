@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "idempotency/detail/key_order.hpp"
 #include "sqlite/sqlite_store_impl.hpp"
 
 namespace idempotency {
@@ -29,11 +30,9 @@ std::string list_statement(const std::string& table, const RecordFilter& filter)
 std::int64_t to_number(Timestamp time) noexcept { return time.time_since_epoch().count(); }
 
 std::pair<std::string_view, std::string_view> key_parts(const std::string& cursor) {
+  detail::check_cursor(cursor);
   if (cursor.empty()) return {};
   const std::size_t colon = cursor.find(':');
-  if (colon == std::string::npos) {
-    throw Error(Errc::invalid_argument, "the cursor is not one that this store gave", cursor);
-  }
   const std::string_view text(cursor);
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
@@ -102,11 +101,14 @@ RecordPage SqliteStore::list(const RecordFilter& filter, const std::string& curs
 }
 
 WriteOutcome SqliteStore::resolve(const Record& seen, const Resolution& resolution) {
+  bool settled_now = false;  // and not by an earlier call of the same resolution
   const WriteOutcome outcome =
       impl_->write_record(seen.key, [&](std::optional<Row>& row, Timestamp now) {
-        return decide_resolve(row, seen, resolution, now);
+        const detail::sqlite::WriteDecision decision = decide_resolve(row, seen, resolution, now);
+        settled_now = decision.change == detail::sqlite::RowChange::changed;
+        return decision;
       });
-  if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
+  if (settled_now && impl_->observer() != nullptr) {
     impl_->observer()->on_resolved(seen.key, name_of(resolution.verdict));
   }
   return outcome;

@@ -97,9 +97,7 @@ BeginOutcome to_outcome(Answer answer, Row& row, Timestamp now) {
     case Answer::lost:
       break;
   }
-  throw Error(
-      Errc::store_refused,
-      "the key belongs to a one-time token that was issued; use it through its token service");
+  refuse_issued();
 }
 
 /// A judged write: applies the table's step, then `and_then` to what it does not know of.

@@ -119,7 +119,10 @@ enum class BrokenRule : std::uint8_t {
   live_record_settled,
   finished_record_settled,
   run_out_record_not_settled,
+  missing_deadline_settled,
+  late_settlement_lost,
   settled_though_renewed,
+  settled_though_begun_again,
   settled_though_marked,
   settled_though_doubted,
   settled_in_another_life,
@@ -143,6 +146,7 @@ enum class BrokenRule : std::uint8_t {
   list_skips_after_the_cursor,
   list_never_ends,
   list_loses_the_trace,
+  list_loses_the_lease,
   uncertain_counted_as_running,
 
   // batches

@@ -189,6 +189,7 @@ ReferenceRecords::Entry& ReferenceRecords::let_in(const BeginRequest& request,
   next.facts.state = RecordState::processing;
   next.facts.lease_until = later(now, request.lease, Rule::lease_rounded_to_seconds);
   if (breaks(Rule::takeover_keeps_lease) && goes_on) next.facts.lease_until = old_lease;
+  next.noted_lease = next.facts.lease_until;
   next.facts.expires_at = detail::never;
   next.updated_at = now;
   return entries_.insert_or_assign(identity(request.key), std::move(next)).first->second;
@@ -250,7 +251,7 @@ BeginOutcome ReferenceRecords::answer(Answer answer, Entry& entry, Timestamp now
     case Answer::lost:
       break;
   }
-  throw Error(Errc::store_refused, "the reference store issues no tokens");
+  detail::refuse_issued();
 }
 
 // --- the owner's writes ---
@@ -404,6 +405,7 @@ WriteOutcome ReferenceRecords::renew(const Key& key, const Ownership& by, millis
   if (judge_write(entry, Event::renew, by, now).answer != Answer::stored) return WriteOutcome::lost;
   if (!breaks(Rule::renewal_ignored)) {
     entry->facts.lease_until = later(now, lease, Rule::lease_rounded_to_seconds);
+    entry->noted_lease = entry->facts.lease_until;
   }
   if (breaks(Rule::renewal_steals_back)) entry->facts.ownership.owner = by.owner;
   if (breaks(Rule::mark_lost_with_renewal)) entry->facts.effect_marked = false;
@@ -425,26 +427,36 @@ WriteOutcome ReferenceRecords::release(const Key& key, const Ownership& by, mill
 
 // --- operators ---
 
+Record ReferenceRecords::bent(Record seen, const Entry& entry) const {
+  const Facts& facts = entry.facts;
+  if (breaks(Rule::settled_at_any_fence)) seen.ownership.fence = facts.ownership.fence;
+  if (breaks(Rule::settled_though_renewed) ||
+      (breaks(Rule::settled_though_begun_again) && seen.lease_until == entry.noted_lease)) {
+    seen.lease_until = facts.lease_until;
+  }
+  if (breaks(Rule::settled_though_marked)) seen.effect_marked = facts.effect_marked;
+  if (breaks(Rule::settled_though_doubted)) seen.state = facts.state;
+  if (breaks(Rule::settled_in_another_life)) seen.created_at = facts.created_at;
+  return seen;
+}
+
 Transition ReferenceRecords::bent_resolution(const Transition& step, const Entry& entry,
                                              const Record& seen, const Resolution& resolution,
                                              Timestamp now) const {
   const Phase phase = detail::phase_of(entry.facts, now);
   Facts open = entry.facts;
-  Record at = seen;
-  if (breaks(Rule::settled_at_any_fence)) at.ownership.fence = open.ownership.fence;
-  if (breaks(Rule::settled_though_renewed)) at.lease_until = open.lease_until;
-  if (breaks(Rule::settled_though_marked)) at.effect_marked = open.effect_marked;
-  if (breaks(Rule::settled_though_doubted)) at.state = open.state;
-  if (breaks(Rule::settled_in_another_life)) {
-    at.ownership.owner = open.ownership.owner;
-    at.created_at = open.created_at;
-  }
-  if (breaks(Rule::live_record_settled) && phase == Phase::processing) {
-    at.lease_until = open.lease_until = now;
-  }
+  Record at = bent(seen, entry);
+  const bool made_silent =
+      phase == Phase::processing &&
+      (breaks(Rule::live_record_settled) ||
+       (breaks(Rule::missing_deadline_settled) && open.lease_until == detail::never));
+  if (made_silent) at.lease_until = open.lease_until = now;
   if (breaks(Rule::finished_record_settled)) at.state = open.state = RecordState::uncertain;
   Transition bent = detail::judge_resolve(&open, at, resolution, now);
   if (breaks(Rule::run_out_record_not_settled) && phase == Phase::processing) return lost(phase);
+  if (breaks(Rule::late_settlement_lost) && now - entry.updated_at > std::chrono::hours{24}) {
+    return lost(phase);
+  }
   if (breaks(Rule::resolver_leaves_owner) || breaks(Rule::settlement_keeps_fence)) {
     if (bent.owner == OwnerStep::caller) bent.fence = FenceStep::keep;
     if (breaks(Rule::resolver_leaves_owner)) bent.owner = OwnerStep::keep;
@@ -528,6 +540,7 @@ bool ReferenceRecords::fits(const RecordFilter& filter, const Entry& entry, Time
 
 RecordPage ReferenceRecords::list(const RecordFilter& filter, const std::string& cursor,
                                   std::size_t limit, Timestamp now) const {
+  detail::check_cursor(cursor);
   RecordPage page;
   auto at = cursor.empty() ? entries_.begin() : entries_.upper_bound(cursor);
   if (breaks(Rule::list_repeats_the_cursor)) at = entries_.lower_bound(cursor);
@@ -540,12 +553,13 @@ RecordPage ReferenceRecords::list(const RecordFilter& filter, const std::string&
     }
     page.records.push_back(to_record(at->second));
     if (breaks(Rule::list_loses_the_trace)) page.records.back().trace.clear();
+    if (breaks(Rule::list_loses_the_lease)) page.records.back().lease_until.reset();
   }
   if (breaks(Rule::list_ordered_by_text)) {
     std::sort(page.records.begin(), page.records.end(),
               [](const Record& a, const Record& b) { return a.key.text() < b.key.text(); });
   }
-  if (breaks(Rule::list_never_ends)) page.cursor = cursor.empty() ? "-" : cursor;
+  if (breaks(Rule::list_never_ends)) page.cursor = cursor.empty() ? "-:-" : cursor;
   return page;
 }
 

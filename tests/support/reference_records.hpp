@@ -37,6 +37,7 @@ class ReferenceRecords {
     Key key;
     Facts facts = {};
     Ownership replaced = {};  ///< who had it before
+    Timestamp noted_lease{};  ///< the lease without what repeated calls of `begin` made of it
     std::uint32_t attempt = 0;
     Timestamp updated_at{};
     std::optional<std::string> result = std::nullopt;
@@ -99,6 +100,7 @@ class ReferenceRecords {
   [[nodiscard]] bool refuses(const Entry* entry, Event event, Timestamp now) const;
   void end(Entry& entry, const Transition& step, const Ownership& by, milliseconds retention,
            Timestamp now) const;
+  [[nodiscard]] Record bent(Record seen, const Entry& entry) const;
   [[nodiscard]] Transition bent_resolution(const Transition& step, const Entry& entry,
                                            const Record& seen, const Resolution& resolution,
                                            Timestamp now) const;

@@ -343,6 +343,13 @@ TEST(MemoryStore, ListsByTypeAndByTimeWithoutAChange) {
   EXPECT_EQ(by_age.records[0].key.text(), "order:old");
 }
 
+TEST(MemoryStore, RefusesACursorThatNoListingGave) {
+  MemoryStore store;
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(store.list({}, "not a cursor", 1)); }),
+            Errc::invalid_argument);
+}
+
 TEST(MemoryStore, TellsTheObserverOnceOfAResolution) {
   RecordingObserver observer;
   MemoryStore store{MemoryStoreOptions{.observer = &observer}};

@@ -688,7 +688,21 @@ TEST_F(SqliteStoreTest, PurgeReachesWhatLiesBeforeThePlaceWhereItStopped) {
   EXPECT_EQ(store.purge(100), 2U);
 }
 
-TEST_F(SqliteStoreTest, ResolvesTheRecordThatWasSeen) {
+TEST_F(SqliteStoreTest, RefusesTheKeyOfAOneTimeTokenThatWasIssued) {
+  SqliteStore store{options()};
+  run_begin(store, "a");
+  PlainConnection(path).run("UPDATE idempotency_record SET state = 5, lease_until = NULL");
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(store.begin(request("a", 2))); }), Errc::store_refused);
+  SqliteTransaction transaction = store.open_transaction();
+  EXPECT_EQ(code_of([&] { static_cast<void>(store.begin(transaction, request("a", 2))); }),
+            Errc::store_refused);
+  store.rollback(transaction);
+
+  EXPECT_EQ(store.find(Key("payment", "a"))->state, RecordState::issued);
+}
+
+TEST_F(SqliteStoreTest, ResolvesTheRecordThatWasSeenAndTellsTheObserverOnce) {
   HazardObserver observer;
   SqliteOptions watched = options();
   watched.observer = &observer;
@@ -711,7 +725,7 @@ TEST_F(SqliteStoreTest, ResolvesTheRecordThatWasSeen) {
   EXPECT_EQ(settled, WriteOutcome::stored);
   EXPECT_EQ(repeated, WriteOutcome::stored);
   EXPECT_EQ(replayed(store, "a"), "found");
-  EXPECT_EQ(observer.verdicts.front(), "succeeded");
+  EXPECT_EQ(observer.verdicts, std::vector<std::string>{"succeeded"});
 }
 
 TEST_F(SqliteStoreTest, RenewsManyLeasesInOneCommit) {

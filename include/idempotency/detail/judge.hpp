@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "idempotency/error.hpp"
 #include "idempotency/store.hpp"
 #include "idempotency/transition.hpp"
 
@@ -27,8 +28,8 @@ struct RecordFacts {
   Retryability retryability = Retryability::retryable;
   RecordMode mode = RecordMode::take_over;
   bool effect_marked = false;
-  Ownership ownership;
-  std::optional<Fingerprint::Part> fingerprint;
+  Ownership ownership = {};
+  std::optional<Fingerprint::Part> fingerprint = std::nullopt;
   Timestamp lease_until = never;  ///< processing only
   Timestamp expires_at = never;   ///< finished only
   Timestamp created_at{};         ///< first begin of this life
@@ -70,9 +71,18 @@ struct BeginVerdict {
   Transition transition;
 };
 
+/// What the only `lost` of a `begin` means.
+[[noreturn]] inline void refuse_issued() {
+  throw Error(
+      Errc::store_refused,
+      "the key belongs to a one-time token that was issued; use it through its token service");
+}
+
 /// Retention, then fingerprint, then state. `facts` is null for a record that is not there.
+///
+/// Errors: `Errc::store_refused` for a one-time token that was issued and not used.
 [[nodiscard]] inline BeginVerdict judge_begin(const RecordFacts* facts, const BeginRequest& request,
-                                              Timestamp now) noexcept {
+                                              Timestamp now) {
   const Phase phase = facts == nullptr ? Phase::absent : phase_of(*facts, now);
   if (phase == Phase::absent) {
     return {std::nullopt, v0::transition(phase, Event::begin, Standing::other, LeaseStatus::running,
@@ -89,7 +99,10 @@ struct BeginVerdict {
       facts->ownership.owner == request.owner ? Standing::current : Standing::other;
   const RecordMode mode =
       planted_now(PlantedBug::callers_policy_judges) ? request.mode : mode_of(*facts);
-  return {std::nullopt, v0::transition(phase, Event::begin, standing, lease_of(*facts, now), mode)};
+  const Transition transition =
+      v0::transition(phase, Event::begin, standing, lease_of(*facts, now), mode);
+  if (transition.answer == Answer::lost) refuse_issued();
+  return {std::nullopt, transition};
 }
 
 /// A write by the owner. `facts` is null for a record that is not there.
@@ -118,7 +131,7 @@ struct BeginVerdict {
 }
 
 /// Whether a record has not moved since an operator saw it: nobody acquired, renewed, marked or doubted it, and it is not
-/// in a later life.
+/// in a later life. The fence alone does not tell, nor does `updated_at`, which renewals and marks leave.
 [[nodiscard]] constexpr bool is_as_seen(const RecordFacts& facts, const Record& seen) noexcept {
   if (planted_now(PlantedBug::resolution_compares_fence_only)) {
     return facts.ownership.fence == seen.ownership.fence;

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+
+#include "idempotency/error.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -19,6 +22,15 @@ struct KeyOrder {
     return left < right;
   }
 };
+
+/// A cursor is the text of the last key before it; an empty one stands before all.
+///
+/// Errors: `Errc::invalid_argument` for a text that no listing gave.
+inline void check_cursor(std::string_view cursor) {
+  if (cursor.empty() || cursor.find(':') != std::string_view::npos) return;
+  throw Error(Errc::invalid_argument, "the cursor is not one that a listing gave",
+              std::string(cursor));
+}
 
 }  // namespace detail
 }  // namespace v0
