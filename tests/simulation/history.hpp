@@ -70,6 +70,8 @@ enum class Reached : std::uint8_t {
   taken_over,
   became_uncertain,
   resolved,
+  silent_record_resolved,
+  late_resolution_refused,
   effect_marked,
   late_write_refused,
   late_copy_executed,

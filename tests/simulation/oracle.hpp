@@ -138,6 +138,7 @@ class Oracle {
   [[nodiscard]] bool is_current(const KeyHistory& key, const Request& request) const;
   [[nodiscard]] bool is_finished(const KeyHistory& key) const;
   [[nodiscard]] bool lease_has_run_out(const KeyHistory& key) const;
+  [[nodiscard]] static bool has_not_moved_since(const KeyHistory& key, const Record& seen);
 
   const VirtualTime& time_;
   const SchedulePlan& plan_;

@@ -297,21 +297,34 @@ void Oracle::resolved(KeyHistory& key, const Request& request, bool stored) {
       key.state == State::uncertain || (key.state == State::running && lease_has_run_out(key));
   const bool repeated = is_finished(key) && key.ownership.owner == request.by.owner &&
                         key.ownership.fence == seen.ownership.fence + 1;
-  const bool running = key.state == State::running;
-  const bool in_place = open && key.life == request.seen_life && key.ownership == seen.ownership &&
-                        running == (seen.state == RecordState::processing) &&
-                        key.marked == seen.effect_marked &&
-                        (!running || key.lease_until == seen.lease_until);
-  require(stored == (repeated || in_place),
-          "a resolution must settle what is open and as it was seen, and nothing else");
+  const bool same_turn = key.life == request.seen_life && key.ownership == seen.ownership;
+  if (stored && !repeated) {
+    require(open, "a resolution must settle nothing that is finished or whose lease is running");
+    require(same_turn,
+            "a resolution must settle no other life and no other turn than the one that was seen");
+    require(has_not_moved_since(key, seen),
+            "a resolution must not settle a record that has moved since it was seen");
+  }
+  const bool due = open && same_turn && has_not_moved_since(key, seen);
+  require(stored == (repeated || due),
+          "a resolution of what is open and has not moved must be stored");
+  if (!stored) coverage_.count(Reached::late_resolution_refused);
   if (!stored || repeated) return;
   State to = State::failed_retryable;
   if (request.verdict == Resolution::Verdict::succeeded) to = State::succeeded;
   if (request.verdict == Resolution::Verdict::failed) to = State::failed_permanent;
   key.ownership = {request.by.owner, seen.ownership.fence + 1};
   key.call = request.call;
+  if (seen.state == RecordState::processing) coverage_.count(Reached::silent_record_resolved);
   finish(key, to, request);
   coverage_.count(Reached::resolved);
+}
+
+/// Within one turn: another turn has another owner and fence.
+bool Oracle::has_not_moved_since(const KeyHistory& key, const Record& seen) {
+  if (key.marked != seen.effect_marked) return false;
+  if (seen.state == RecordState::uncertain) return key.state == State::uncertain;
+  return key.state == State::running && seen.lease_until == key.lease_until;
 }
 
 void Oracle::finish(KeyHistory& key, State state, const Request& request) {

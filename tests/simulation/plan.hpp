@@ -70,9 +70,8 @@ enum class ModeChoice : std::uint8_t { hold, take_over, mixed };
 /// the others away.
 struct SchedulePlan {
   bool cached = false;
-  /// Every handler has its effect right after its point of no return and at no other time, and the operator
-  /// settles uncertain records only (a silent owner may come back at the fence that was seen): then there is at
-  /// most one effect in a record's life.
+  /// Every handler has its effect right after its point of no return and at no other time: then there is at most one
+  /// effect in a record's life.
   bool careful = false;
   bool operator_works = false;
   bool purges = false;

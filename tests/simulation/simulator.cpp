@@ -17,6 +17,8 @@ std::string_view to_string(Reached reached) noexcept {
                                                               "records taken over",
                                                               "records that became uncertain",
                                                               "records settled by the operator",
+                                                              "silent records settled by it",
+                                                              "late resolutions refused",
                                                               "effects marked",
                                                               "late writes refused",
                                                               "late copies executed",

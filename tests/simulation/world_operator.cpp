@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What the operator decides after having asked the system that was called.
+/// What the operator decides after having asked the system that was called, about the record that it saw before.
 Request resolution(const Request& look, const Record& record, std::uint64_t life,
                    std::optional<std::uint32_t> effect_by, SeededRandom& random) {
   Request request = look;
@@ -55,7 +55,10 @@ void World::schedule_operator() {
       after(random_.between(0ms, 40ms), [this, look, record, life = reply.life] {
         const Request request =
             resolution(look, record, life, oracle_.effect_by(look.key, life), random_);
-        settle(*this, request, 3);
+        // The answer may take long to the store: the owner may come back, others may settle, the life may end.
+        const milliseconds longest = random_.chance(200) ? 600ms : plan_.leases[0] * 3;
+        after(random_.chance(500) ? 0ms : random_.between(0ms, longest),
+              [this, request] { settle(*this, request, 3); });
       });
     });
     schedule_operator();
