@@ -165,8 +165,8 @@ std::jthread settle_behind(shop::Settler& settler) {
     while (!stop.stop_requested()) {
       try {
         settler.settle_open_payments();
-      } catch (const idem::Error& error) {
-        std::cerr << "payment_service: not settled: " << error.what() << '\n';
+      } catch (const std::exception& problem) {
+        std::cerr << "payment_service: nothing settled: " << problem.what() << '\n';
       }
       std::unique_lock lock(mutex);
       wake.wait_for(lock, stop, 250ms, [] { return false; });

@@ -15,7 +15,8 @@ namespace idem = idempotency;
 
 namespace {
 
-constexpr std::size_t page_size = 100;
+constexpr std::size_t page_size = 20;
+constexpr std::size_t too_many_failures = 5;  ///< in one page
 
 /// When the one that ran the payment fell silent, or nothing while its lease still runs.
 std::optional<idem::Timestamp> silent_since(const idem::Record& record, idem::Timestamp now) {
@@ -26,29 +27,33 @@ std::optional<idem::Timestamp> silent_since(const idem::Record& record, idem::Ti
 
 }  // namespace
 
-void Settler::settle_open_payments() {
-  settle_all(idem::RecordState::uncertain);
-  settle_all(
-      idem::RecordState::processing);  // some: their lease ran out and nobody has asked since
+Settler::Pass Settler::settle_open_payments() {
+  Pass pass;
+  settle_all(idem::RecordState::uncertain, after_uncertain_, pass);
+  // Of these some: their lease ran out and nobody has asked since.
+  settle_all(idem::RecordState::processing, after_processing_, pass);
+  return pass;
 }
 
-void Settler::settle_all(idem::RecordState state) {
+void Settler::settle_all(idem::RecordState state, std::string& cursor, Pass& pass) {
   const idem::RecordFilter filter{.type = "payment", .state = state};
-  std::string cursor;
   do {
     const idem::RecordPage page = store_->list(filter, cursor, page_size);
+    const std::size_t failed_before = pass.failed;
     for (const idem::Record& record : page.records) {
       try {
-        settle(record);
+        settle(record, pass);
       } catch (const std::exception& error) {  // the others need not wait for this one: next pass
+        ++pass.failed;
         std::cerr << "not settled yet: " << record.key.text() << ": " << error.what() << '\n';
       }
     }
     cursor = page.cursor;
+    if (pass.failed - failed_before >= too_many_failures) return;
   } while (!cursor.empty());
 }
 
-void Settler::settle(const idem::Record& record) {
+void Settler::settle(const idem::Record& record, Pass& pass) {
   const idem::Timestamp now = idem::system_clock().now();  // before the bank is asked
   const std::optional<idem::Timestamp> since = silent_since(record, now);
   if (!since) return;
@@ -68,7 +73,10 @@ void Settler::settle(const idem::Record& record) {
 
   // The record as it was seen: when its owner has come back after all, this changes nothing.
   const auto outcome = store_->resolve(record, resolution);
-  if (outcome == idem::WriteOutcome::stored) write_down(record, charge ? "succeeded" : "retry");
+  // When its answer is lost, the next pass looks anew: the record is settled, or still as it was.
+  if (outcome == idem::WriteOutcome::lost) return;
+  ++pass.settled;
+  write_down(record, charge ? "succeeded" : "retry");
 }
 
 void Settler::write_down(const idem::Record& record, const char* verdict) const {

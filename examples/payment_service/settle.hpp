@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <idempotency/stores/sqlite.hpp>
 #include <string>
+#include <utility>
 
 #include "bank_client.hpp"
 
@@ -21,17 +23,29 @@ class Settler {
   Settler(idempotency::SqliteStore& store, const BankClient& bank, std::string journal)
       : store_(&store), bank_(&bank), journal_(std::move(journal)) {}
 
-  /// One that cannot be settled now is reported on stderr and left for the next pass. Errors: those of `list`.
-  void settle_open_payments();
+  /// What one pass has done.
+  struct Pass {
+    std::size_t settled = 0;
+    std::size_t failed = 0;  ///< could not be asked about or written; reported on stderr
+  };
+
+  /// Goes through the open payments. One that cannot be settled now is reported and left for a later pass, and the others
+  /// are settled all the same. When a page's failures say that bank or store are away, the pass ends early and the next one
+  /// goes on behind that page: no pass waits for hundreds of time-outs, and no payment starves behind others.
+  ///
+  /// Errors: those of `list`.
+  Pass settle_open_payments();
 
  private:
-  void settle_all(idempotency::RecordState state);
-  void settle(const idempotency::Record& record);
+  void settle_all(idempotency::RecordState state, std::string& cursor, Pass& pass);
+  void settle(const idempotency::Record& record, Pass& pass);
   void write_down(const idempotency::Record& record, const char* verdict) const;
 
   idempotency::SqliteStore* store_;
   const BankClient* bank_;
   std::string journal_;
+  std::string after_uncertain_;  ///< where the next pass begins; empty: at the start
+  std::string after_processing_;
 };
 
 }  // namespace shop
