@@ -24,14 +24,16 @@ void die_during_payment(idem::SqliteStore& store, const idem::Key& key) {
   static_cast<void>(store.doubt(key, {request.owner, begun.fence}));
 }
 
-/// Settles every uncertain payment. In a real service: only when no charge can be on its way any more.
+/// Settles every payment whose outcome is not known: uncertain, or processing with nobody behind it any more. In a real
+/// service: only when no charge can be on its way any more.
 void settle(idem::SqliteStore& store, const Bank& bank) {
-  const idem::RecordFilter uncertain{.type = "payment", .state = idem::RecordState::uncertain};
+  const idem::RecordFilter payments{.type = "payment"};
   std::string cursor;
   do {
-    const idem::RecordPage page = store.list(uncertain, cursor, 100);
+    const idem::RecordPage page = store.list(payments, cursor, 100);
     for (const idem::Record& record : page.records) {
-      idem::Resolution resolution{.resolver = idem::OwnerToken::generate()};
+      if (!idem::is_unsettled(record, idem::system_clock().now())) continue;
+      idem::Resolution resolution;
       const auto charge = bank.find(idem::derived_key(record.key, "charge"));
       if (charge != bank.end()) {
         resolution.verdict = idem::Resolution::Verdict::succeeded;
@@ -39,7 +41,7 @@ void settle(idem::SqliteStore& store, const Bank& bank) {
       } else {
         resolution.verdict = idem::Resolution::Verdict::retry;
       }
-      // At the fence that was seen: if the record has changed since, this changes nothing.
+      // The record as it was seen: if it has changed since, this changes nothing.
       static_cast<void>(store.resolve(record, resolution));
     }
     cursor = page.cursor;

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
       argc > 2 ? std::max<std::size_t>(1, std::strtoul(argv[2], nullptr, 10)) : 9;
   if (mkdtemp(folder.data()) == nullptr) benchmark_core::wrong("there is no folder to work in");
   benchmark_core::memory_rows(rounds);
+  benchmark_core::bare_store_rows(rounds);
   benchmark_core::caching_rows(folder, rounds);
   benchmark_core::scaling_rows(rounds);
   benchmark_core::size_rows();

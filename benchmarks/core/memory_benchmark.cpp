@@ -2,12 +2,14 @@
 
 #include <malloc.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "core/measure.hpp"
@@ -27,6 +29,7 @@ using idempotency::RunStatus;
 using idempotency::SqliteStore;
 
 const std::string result_of_16_bytes = "0123456789abcdef";
+constexpr std::chrono::milliseconds one_hour{3'600'000};
 
 /// Sixteen hexadecimal digits, in an order that has nothing to do with memory.
 std::string id_of(std::uint64_t number) {
@@ -85,6 +88,23 @@ void replay(Guard& guard, const std::string& id) {
   check(result.status() == RunStatus::replayed && result.value().size() == 16, "a replay was none");
 }
 
+/// The store's own calls, as the guard makes them for a replay and for a first run.
+void bare_replay(MemoryStore& store, const std::string& id) {
+  const idempotency::BeginOutcome outcome =
+      store.begin({.key = {"payment", id}, .owner = idempotency::OwnerToken::generate()});
+  const auto* completed = std::get_if<idempotency::Completed>(&outcome);
+  check(completed != nullptr && completed->result.has_value(), "a bare replay was none");
+}
+void bare_first_run(MemoryStore& store, const std::string& id) {
+  const idempotency::BeginRequest request{.key = {"payment", id},
+                                          .owner = idempotency::OwnerToken::generate()};
+  const idempotency::BeginOutcome outcome = store.begin(request);
+  check(std::holds_alternative<idempotency::Acquired>(outcome), "a bare first run was none");
+  const auto stored = store.complete(request.key, {request.owner, 1},
+                                     {.result = result_of_16_bytes, .retention = one_hour});
+  check(stored == idempotency::WriteOutcome::stored, "a bare completion was lost");
+}
+
 constexpr std::size_t known_keys = 100'000;
 constexpr std::size_t replays_a_turn = 100'000;
 constexpr std::size_t runs_a_turn = 20'000;
@@ -141,6 +161,43 @@ void memory_rows(std::size_t rounds) {
            [&] {
              return time_each(runs_a_turn,
                               [&](std::size_t) { first_run(guard, id_of(next_by_guard++)); });
+           }},
+          rounds);
+}
+
+void bare_store_rows(std::size_t rounds) {
+  MemoryStore store;
+  MemoryStore bare;
+  IdempotencyGuard guard{store};
+  const std::vector<std::string> known = ids(known_keys);
+  for (const std::string& id : known) {
+    first_run(guard, id);
+    bare_first_run(bare, id);
+  }
+  std::uint64_t next_bare = known_keys;
+  std::uint64_t next_guarded = known_keys;
+  const auto bare_replays = [&] {
+    return time_each(replays_a_turn,
+                     [&](std::size_t index) { bare_replay(bare, known[index % known_keys]); });
+  };
+  print_heading(
+      "The guard over the bare store call                 bare store         guard   ratio  "
+      "(range)");
+  compare({"control: the same bare replay twice", "near 1.00", bare_replays, bare_replays}, rounds);
+  compare({"replay", "", bare_replays,
+           [&] {
+             return time_each(replays_a_turn,
+                              [&](std::size_t index) { replay(guard, known[index % known_keys]); });
+           }},
+          rounds);
+  compare({"first run", "",
+           [&] {
+             return time_each(runs_a_turn,
+                              [&](std::size_t) { bare_first_run(bare, id_of(next_bare++)); });
+           },
+           [&] {
+             return time_each(runs_a_turn,
+                              [&](std::size_t) { first_run(guard, id_of(next_guarded++)); });
            }},
           rounds);
 }

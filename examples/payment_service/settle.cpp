@@ -58,7 +58,7 @@ void Settler::settle(const idem::Record& record, Pass& pass) {
   const std::optional<idem::Timestamp> since = silent_since(record, now);
   if (!since) return;
 
-  idem::Resolution resolution{.resolver = idem::OwnerToken::generate()};
+  idem::Resolution resolution;
   const auto charge = bank_->find(idem::derived_key(record.key, charge_name));
   if (charge) {
     const Receipt receipt{std::string(record.key.value()), charge->cents, charge->id};

@@ -103,7 +103,10 @@ bool judge(const StormReport& with, const StormReport& without) {
   verdict.expect(with.guard == "on" && without.guard == "off",
                  "one report of each kind is compared");
   verdict.expect(with.payments > 0 && with.transfers > 0, "the storm had something to send");
-  verdict.expect(with.kills > 0, "the service was killed");
+  verdict.expect(with.kills > 0 && without.kills > 0, "the service was killed, both times");
+  verdict.expect(with.replies_dropped > 0, "replies were dropped");
+  verdict.expect(with.settled_as_succeeded + with.settled_as_retry > 0,
+                 "the kills left payments uncertain, and the bank's answers settled them");
   verdict.expect(with.payments_charged_twice == 0, "with the guard no payment is charged twice");
   verdict.expect(with.charges == with.payments - with.payments_declined,
                  "with the guard there is one charge for each payment that is not declined");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -75,7 +76,8 @@ class Execution {
 
   /// Runs `fn` unless an earlier attempt has recorded this step, and gives its result.
   ///
-  /// The result is a record of its own, kept for at least a year. A crash between the end of `fn` and the recording
+  /// The result is a record of its own (value `step:...`, of the key's type), kept for at least a year and used within this
+  /// record's life only. A result that cannot be encoded is given back unrecorded. A crash between the end of `fn` and the recording
   /// runs `fn` again in the next attempt, so `fn` needs a derived key where that matters.
   ///
   /// Errors: those of `fn`, of the store, and `Errc::codec_mismatch` when the step was recorded as another type.
@@ -94,7 +96,13 @@ class Execution {
         static_cast<void>(port_->record_step(name, encode_result<void>()));
       } else {
         Result result = std::forward<Fn>(fn)();
-        std::optional<std::string> first = port_->record_step(name, encode_result<Result>(result));
+        std::optional<std::string> encoded;
+        try {
+          encoded = encode_result<Result>(result);
+        } catch (const std::exception&) {  // it is done: not recording it only costs a repetition
+          return result;
+        }
+        std::optional<std::string> first = port_->record_step(name, *std::move(encoded));
         if (first) return decode_result<Result>(*first);
         return result;
       }

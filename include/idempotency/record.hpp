@@ -69,5 +69,12 @@ struct Record {
   std::string trace = {};  ///< what the first caller gave to find the request in its logs
 };
 
+/// Whether somebody has to find out what happened: uncertain, or processing with a lease that has run out by `now`.
+[[nodiscard]] inline bool is_unsettled(const Record& record, Timestamp now) noexcept {
+  if (record.state == RecordState::uncertain) return true;
+  return record.state == RecordState::processing && record.lease_until &&
+         *record.lease_until <= now;
+}
+
 }  // namespace v0
 }  // namespace idempotency

@@ -101,7 +101,8 @@ struct Resolution {
   Verdict verdict = Verdict::retry;
   std::optional<std::string> result = std::nullopt;
   std::string reason = {};
-  OwnerToken resolver;  ///< new for each resolution, so that a repeated call of it is recognised
+  /// New for each resolution, so that a repeated call with the same one is recognised.
+  OwnerToken resolver = OwnerToken::generate();
   std::chrono::milliseconds retention{std::chrono::hours{1}};
 };
 

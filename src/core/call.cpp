@@ -72,7 +72,8 @@ bool ends_at_once(const ProtocolEvent& event) noexcept {
 
 [[noreturn]] void throw_lease_lost() {
   throw Error(Errc::lease_lost,
-              "the lease was lost before the point of no return; let this exception pass, another "
+              "the lease was lost before the point of no return or the step; let this exception "
+              "pass, another "
               "call may own the operation");
 }
 
@@ -194,7 +195,11 @@ ProtocolEvent Call::join() {
 }
 
 ProtocolEvent Call::await_leader(SteadyTime deadline) {
-  switch (parts_.room.await(*ticket_, deadline)) {
+  const auto place = [&] {
+    const CancellationShield::Gap gap(shield_);
+    return parts_.room.await(*ticket_, deadline);
+  }();
+  switch (place) {
     case WaitingRoom::Place::delivered: {
       const Delivery& delivery = *ticket_->delivery();
       outcome_.recorded = delivery.result;
@@ -261,7 +266,12 @@ ProtocolEvent Call::answered(BeginOutcome outcome) {
 }
 
 ProtocolEvent Call::wait_until(SteadyTime at) {
-  std::this_thread::sleep_until(at);  // for another process, which cannot wake this one
+  if (held_) {  // the handler has ended: what it did is written first
+    std::this_thread::sleep_until(at);
+  } else {  // for another process, which cannot wake this one
+    const CancellationShield::Gap gap(shield_);
+    std::this_thread::sleep_until(at);
+  }
   return {.kind = Seen::timer};
 }
 
@@ -286,6 +296,7 @@ HandlerReport Call::invoke() {
   const bool cannot_tell =
       !handler_.takes_execution() && policy_.on_expired_lease == RecordMode::hold;
   try {
+    const CancellationShield::Gap gap(shield_);
     return handler_.invoke(execution);
   } catch (const abi::__forced_unwind&) {  // thread cancellation: nothing may catch it but to go on
     const bool begun = effect_begun_ || cannot_tell;
@@ -302,6 +313,7 @@ ProtocolEvent Call::run_unprotected() {
   acquired_ = {.fence = 0, .attempt = 0};
   outcome_.report.fence = 0;
   Execution execution(request_.key, 0, 0, *this);
+  const CancellationShield::Gap gap(shield_);
   const HandlerReport report = handler_.invoke(execution);
   return {.kind = Seen::handler_ended, .disposition = report.disposition};
 }
@@ -480,15 +492,32 @@ void Call::point_of_no_return() {
 
 namespace {
 
-Key step_key(const Key& key, std::string_view name) {
-  return Key(key.type(), "step:" + derived_key(key, name));
+/// Another life of the record has other steps: a key that is used again runs them again.
+Key step_key(const Key& key, std::string_view name, Timestamp life) {
+  return Key(key.type(), "step:" + derived_key(key, name) + '@' +
+                             std::to_string(life.time_since_epoch().count()));
 }
 
 }  // namespace
 
+/// When this record's life began, by the store's clock: asked for once, when the first step is run.
+Timestamp Call::life() {
+  if (!life_) {
+    const std::optional<Record> record = parts_.store.find(request_.key);
+    if (!record || record->ownership != Ownership{request_.owner, acquired_.fence}) {
+      throw_lease_lost();
+    }
+    life_ = record->created_at;
+  }
+  return *life_;
+}
+
 std::optional<std::string> Call::find_step(std::string_view name) {
-  const Key key = step_key(request_.key, name);
-  if (!held_) return std::nullopt;
+  if (!held_) {  // no record, no steps; a wrong name is told all the same
+    static_cast<void>(derived_key(request_.key, name));
+    return std::nullopt;
+  }
+  const Key key = step_key(request_.key, name, life());
   const std::optional<Record> record = parts_.store.find(key);
   if (record && record->state == RecordState::success) return record->result;
   return std::nullopt;
@@ -496,7 +525,7 @@ std::optional<std::string> Call::find_step(std::string_view name) {
 
 std::optional<std::string> Call::record_step(std::string_view name, std::string result) {
   if (!held_) return std::nullopt;
-  const BeginRequest request{.key = step_key(request_.key, name),
+  const BeginRequest request{.key = step_key(request_.key, name, life()),
                              .owner = OwnerToken::generate(),
                              .fingerprint = std::nullopt,
                              .mode = RecordMode::take_over,

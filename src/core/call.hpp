@@ -3,6 +3,7 @@
 #include <exception>
 #include <optional>
 
+#include "core/cancellation.hpp"
 #include "core/engine_parts.hpp"
 #include "idempotency/execution.hpp"
 #include "idempotency/protocol.hpp"
@@ -57,8 +58,10 @@ class Call final : private ExecutionPort {
   std::optional<std::string> find_step(std::string_view name) override;
   std::optional<std::string> record_step(std::string_view name, std::string result) override;
 
+  [[nodiscard]] Timestamp life();
   [[nodiscard]] SteadyTime now() const noexcept { return std::chrono::steady_clock::now(); }
 
+  CancellationShield shield_;  // lifted while the handler runs and while others are waited for
   Engine::Parts& parts_;
   HandlerPort& handler_;
   Policy policy_;
@@ -68,6 +71,7 @@ class Call final : private ExecutionPort {
   std::optional<WaitingRoom::Ticket> ticket_;
   std::optional<HeldLease> held_;
   Acquired acquired_{};
+  std::optional<Timestamp> life_;
   EndWrite end_write_;
   RunOutcome outcome_;
   std::exception_ptr store_error_;

@@ -21,9 +21,12 @@ void refuse_after_fork(const Engine::Parts& parts) {
 }
 
 GuardOptions checked(GuardOptions options) {
-  if (options.begin_attempts < 1 || options.write_budget < std::chrono::milliseconds{1}) {
-    throw Error(Errc::invalid_argument,
-                "GuardOptions: begin_attempts must be at least 1 and write_budget at least 1 ms");
+  constexpr std::uint32_t most_attempts = 100;
+  if (options.begin_attempts < 1 || options.begin_attempts > most_attempts ||
+      options.write_budget < std::chrono::milliseconds{1}) {
+    throw Error(
+        Errc::invalid_argument,
+        "GuardOptions: begin_attempts must be from 1 to 100 and write_budget at least 1 ms");
   }
   return options;
 }

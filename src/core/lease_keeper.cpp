@@ -163,12 +163,25 @@ SteadyTime HeldLease::ends_at() const noexcept {
 }
 
 std::stop_token HeldLease::stop_token() {
-  const std::lock_guard lock(shard().mutex);
+  std::vector<LeaseLoss> losses;
+  const SteadyTime now = std::chrono::steady_clock::now();
+  std::unique_lock lock(shard().mutex);
+  // After a pause of the whole process this thread may look before the keeper's has run again.
+  if (armed_ && !lost_ && now >= ends_at_ - Protocol::margin(lease_)) {
+    LeaseLane::mark_lost(*this, losses);
+  }
   if (!stop_) {
     stop_.emplace();
     if (lost_) stop_->request_stop();  // nobody can have registered a callback yet
   }
-  return stop_->get_token();
+  std::stop_source stop = *stop_;
+  const bool just_lost = !losses.empty();
+  lock.unlock();
+  if (just_lost) {
+    stop.request_stop();
+    lane_->tell_soon(losses);
+  }
+  return stop.get_token();
 }
 
 LeaseLane::LeaseLane(StorePort& store, Observer* observer) : store_(&store), observer_(observer) {
@@ -185,6 +198,12 @@ LeaseLane::~LeaseLane() {
   queue_filled_.notify_all();
   for (std::thread& worker : workers_)
     worker.join();
+  {
+    const std::lock_guard lock(losses_mutex_);
+    telling_ends_ = true;
+  }
+  losses_changed_.notify_all();
+  if (teller_.joinable()) teller_.join();
 }
 
 SteadyTime LeaseLane::sweep(SteadyTime now) {
@@ -197,7 +216,7 @@ SteadyTime LeaseLane::sweep(SteadyTime now) {
       next = std::min(next, look_at(*held, now, at, due, losses));
     }
   }
-  tell(losses);
+  tell_soon(losses);
   enqueue(due);
   return next;
 }
@@ -223,10 +242,36 @@ void LeaseLane::mark_lost(HeldLease& held, std::vector<LeaseLoss>& losses) {
   losses.push_back({*held.key_, held.ownership_.fence, held.stop_});
 }
 
-void LeaseLane::tell(std::vector<LeaseLoss>& losses) noexcept {
-  for (LeaseLoss& loss : losses) {
-    if (loss.stop) loss.stop->request_stop();
-    if (observer_ != nullptr) observer_->on_lease_lost(loss.key, loss.fence);
+/// Stop callbacks and observers may block or call the library: the thread that schedules must not wait for them.
+void LeaseLane::tell_soon(std::vector<LeaseLoss>& losses) noexcept {
+  if (losses.empty()) return;
+  try {
+    const std::lock_guard lock(losses_mutex_);
+    if (!teller_.joinable()) teller_ = std::thread([this] { tell_all(); });
+    losses_.insert(losses_.end(), losses.begin(), losses.end());
+  } catch (const std::exception&) {  // no thread or memory is to be had: late is worse than here
+    for (const LeaseLoss& loss : losses)
+      tell(loss);
+    return;
+  }
+  losses_changed_.notify_all();
+}
+
+void LeaseLane::tell(const LeaseLoss& loss) noexcept {
+  if (loss.stop) std::stop_source(*loss.stop).request_stop();
+  if (observer_ != nullptr) observer_->on_lease_lost(loss.key, loss.fence);
+}
+
+void LeaseLane::tell_all() {
+  std::unique_lock lock(losses_mutex_);
+  while (true) {
+    losses_changed_.wait(lock, [&] { return telling_ends_ || !losses_.empty(); });
+    if (losses_.empty()) return;
+    const std::vector<LeaseLoss> now = std::exchange(losses_, {});
+    lock.unlock();
+    for (const LeaseLoss& loss : now)
+      tell(loss);
+    lock.lock();
   }
 }
 
@@ -316,7 +361,7 @@ void LeaseLane::settle(RenewalJob& job, std::optional<WriteOutcome> outcome, Ste
   if (renewed && observer_ != nullptr) {
     observer_->on_lease_renewed(job.renewal.key, job.renewal.ownership.fence);
   }
-  tell(losses);
+  tell_soon(losses);
   if (due != SteadyTime::max()) Scheduler::instance().look_by(due);
 }
 

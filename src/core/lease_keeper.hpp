@@ -40,7 +40,8 @@ struct LeaseLoss {
 /// The leases of one guard, and the threads that renew them in its store.
 ///
 /// The process's one scheduling thread looks at the lanes and never calls a store; a lane's own threads (started when
-/// needed, at most `most_workers`) do, so that a slow store or row delays nobody else.
+/// needed, at most `most_workers`) do, so that a slow store or row delays nobody else. Users' code (stop callbacks, the
+/// observer) runs on a thread of the lane's own that does nothing else, and under no lock.
 /// Thread safety: all members may be called concurrently.
 class LeaseLane {
  public:
@@ -69,7 +70,9 @@ class LeaseLane {
   [[nodiscard]] SteadyTime look_at(HeldLease& held, SteadyTime now, std::size_t shard, Jobs& due,
                                    std::vector<LeaseLoss>& losses);
   static void mark_lost(HeldLease& held, std::vector<LeaseLoss>& losses);
-  void tell(std::vector<LeaseLoss>& losses) noexcept;
+  void tell_soon(std::vector<LeaseLoss>& losses) noexcept;
+  void tell(const LeaseLoss& loss) noexcept;
+  void tell_all();
   void enqueue(Jobs& due);
   void work();
   void renew(Jobs& batch);
@@ -86,6 +89,12 @@ class LeaseLane {
   std::vector<std::thread> workers_;
   std::size_t idle_workers_ = 0;
   bool stopping_ = false;
+
+  std::mutex losses_mutex_;
+  std::condition_variable losses_changed_;
+  std::vector<LeaseLoss> losses_;
+  std::thread teller_;  // from the first loss on
+  bool telling_ends_ = false;
 };
 
 /// A lease that is being renewed while it is armed; lives on the stack of the run.

@@ -143,7 +143,8 @@ ProtocolAction Protocol::after_begin_failure(Errc error, SteadyTime now) noexcep
   if (passing(error) && ++begins_failed_ < settings_.begin_attempts) {
     // A lost reply may hide that the record is ours: ask again at once. Otherwise give the store a moment.
     if (error == Errc::store_reply_lost) return send_begin(now);
-    const milliseconds span = jittered(shortest_pause * (1U << begins_failed_));
+    const milliseconds growing = shortest_pause * (1U << std::min(begins_failed_, 7U));
+    const milliseconds span = jittered(std::min(longest_pause, growing));
     return {.kind = Kind::wait_until, .at = after(now, span)};
   }
   const bool unreachable = passing(error) || error == Errc::store_full;
@@ -176,7 +177,9 @@ ProtocolAction Protocol::send_write() const noexcept {
 }
 
 ProtocolAction Protocol::after_write_failure(Errc error, SteadyTime now) noexcept {
-  if (passing(error) && now < write_deadline_) {
+  // A full store may have room again; what the handler did must not be forgotten for it.
+  const bool may_pass = passing(error) || error == Errc::store_full;
+  if (may_pass && now < write_deadline_) {
     ++writes_failed_;
     if (writes_failed_ == 1) return send_write();
     const milliseconds growing = shortest_pause * (1U << std::min(writes_failed_, 7U));
@@ -184,7 +187,7 @@ ProtocolAction Protocol::after_write_failure(Errc error, SteadyTime now) noexcep
     return {.kind = Kind::wait_until, .at = std::min(after(now, span), write_deadline_)};
   }
   ProtocolAction action = finish(RunStatus::executed_unrecorded);
-  action.write_pending = passing(error);
+  action.write_pending = may_pass;
   return action;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "core/call.hpp"
@@ -16,6 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint32_t most_attempts = 3;
+constexpr milliseconds longest_pause{250};
 
 /// Inside a transaction there is no lease to lose, no mark to write and no step to keep.
 class NoLease final : public ExecutionPort {
@@ -62,10 +65,24 @@ TransactionCall::TransactionCall(Engine::Parts& parts, Operation operation,
       started_(std::chrono::steady_clock::now()) {}
 
 RunOutcome TransactionCall::run() {
-  if (answered_before()) return finish();
-  while (attempt() == Ending::again) {
+  while (true) {
+    if (answered_before()) return finish();
+    const Ending ending = attempt();
+    if (ending == Ending::done) return finish();
+    if (ending == Ending::in_progress && !may_ask_again()) return finish();
   }
-  return finish();
+}
+
+/// Another's `run` holds the key without a transaction: there is no row to block on, so it is asked for again, with
+/// growing pauses, until this call's own deadline.
+bool TransactionCall::may_ask_again() {
+  const auto left = policy_.wait - (std::chrono::steady_clock::now() - started_);
+  if (left <= milliseconds{0}) return false;
+  const CancellationShield::Gap gap(shield_);
+  const milliseconds until_lease_ends = outcome_.report.retry_after + milliseconds{1};
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>({left, pause_, until_lease_ends}));
+  pause_ = std::min(longest_pause, pause_ * 2);
+  return true;
 }
 
 /// A duplicate of a finished record needs no transaction and no place in the writers' line.
@@ -97,8 +114,14 @@ TransactionCall::Ending TransactionCall::attempt() {
     BeginOutcome begun = transaction_.begin(request_);
     const auto* acquired = std::get_if<Acquired>(&begun);
     if (acquired == nullptr) {
+      const bool running = std::holds_alternative<InProgress>(begun);
+      if (running) --attempts_;                        // the handler was not started
+      if (std::holds_alternative<Uncertain>(begun)) {  // a silent owner's record became so just now
+        rollback.ended();
+        transaction_.commit();
+      }
       take(std::move(begun));
-      return Ending::done;
+      return running && !transaction_.is_joined() ? Ending::in_progress : Ending::done;
     }
     const Ownership by{request_.owner, acquired->fence};
     HandlerReport report = invoke();
@@ -118,6 +141,7 @@ HandlerReport TransactionCall::invoke() {
   NoLease port;
   Execution execution(request_.key, 0, attempts_, port);
   try {
+    const CancellationShield::Gap gap(shield_);
     return handler_.invoke(execution);
   } catch (const abi::__forced_unwind&) {
     throw;
@@ -209,9 +233,11 @@ void TransactionCall::take(BeginOutcome outcome) {
   if (auto* completed = std::get_if<Completed>(&outcome)) {
     outcome_.recorded = std::move(completed->result);
     report.status = outcome_.recorded ? RunStatus::replayed : RunStatus::replayed_without_result;
+    report.fence = completed->fence;
   } else if (auto* failed = std::get_if<Failed>(&outcome)) {
     report.status = RunStatus::failed;
     report.failure = std::move(failed->failure.reason);
+    report.fence = failed->fence;
     outcome_.recorded = std::move(failed->failure.result);
   } else if (const auto* in_progress = std::get_if<InProgress>(&outcome)) {
     report.status = RunStatus::in_progress;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "core/cancellation.hpp"
 #include "core/engine_parts.hpp"
 
 namespace idempotency {
@@ -17,9 +18,10 @@ class TransactionCall {
   [[nodiscard]] RunOutcome run();
 
  private:
-  enum class Ending : std::uint8_t { done, again };
+  enum class Ending : std::uint8_t { done, again, in_progress };
 
   [[nodiscard]] bool answered_before();
+  [[nodiscard]] bool may_ask_again();
   [[nodiscard]] Ending attempt();
   [[nodiscard]] HandlerReport invoke();
   [[nodiscard]] Ending conclude(HandlerReport report, const Ownership& by);
@@ -31,12 +33,14 @@ class TransactionCall {
   void report_error(StoreCall call, const Error& error) noexcept;
   [[nodiscard]] RunOutcome finish();
 
+  CancellationShield shield_;  // lifted while the handler runs and while another's is waited for
   Engine::Parts& parts_;
   TransactionPort& transaction_;
   HandlerPort& handler_;
   Policy policy_;
   BeginRequest request_;
   SteadyTime started_;
+  std::chrono::milliseconds pause_{2};
   RunOutcome outcome_;
   std::uint32_t attempts_ = 0;
 };

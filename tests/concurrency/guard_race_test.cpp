@@ -50,6 +50,63 @@ TEST(GuardRace, RunsOneHandlerForManyCallersAtOnce) {
   }
 }
 
+/// Counts store errors that the guard tells.
+class ErrorCounter : public Observer {
+ public:
+  void on_store_error(const Key& /*key*/, StoreCall /*call*/, const Error& /*error*/,
+                      std::uint32_t /*attempt*/) noexcept override {
+    ++errors;
+  }
+  std::atomic<int> errors{0};
+};
+
+// ID-15: duplicates are answers, not failures of the store; other keys go on.
+TEST(GuardRace, CountsDuplicatesAsAnswersAndNotAsStoreErrors) {
+  MemoryStore store;
+  ErrorCounter counter;
+  IdempotencyGuard guard{store, {.observer = &counter}};
+  std::atomic<int> refused{0};
+
+  const auto first = guard.run({.key = {"order", "hot"}}, [&] {
+    together(8, [&](int) {
+      for (int copy = 0; copy < 125; ++copy) {
+        const auto result = guard.run({.key = {"order", "hot"}}, [] { return 2; });
+        if (result.status() == RunStatus::in_progress) ++refused;
+      }
+    });
+    return 1;
+  });
+
+  EXPECT_EQ(first.status(), RunStatus::executed);
+  EXPECT_EQ(refused, 1'000);
+  EXPECT_EQ(guard.run({.key = {"order", "fresh"}}, [] { return 3; }).status(), RunStatus::executed);
+  EXPECT_EQ(counter.errors, 0);
+}
+
+// FB-06: a store that is gone costs each caller its own attempts and no more; all come back, whether they wait or not.
+TEST(GuardRace, LetsEverybodyGoWhenTheStoreIsGone) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  IdempotencyGuard guard{store};
+  store.on(StoreCall::begin).fail_always(testing::Fault::request_lost);
+  std::atomic<int> runs{0};
+  std::atomic<int> told{0};
+
+  together(100, [&](int index) {
+    const PolicyOverride patience{.wait = index % 2 == 0 ? 0ms : 1000ms};
+    try {
+      static_cast<void>(guard.run(
+          {.key = {"order", std::to_string(index % 10)}, .policy = patience}, [&] { ++runs; }));
+    } catch (const Error& error) {
+      if (error.safe_to_retry() && !error.effect_possible()) ++told;
+    }
+  });
+
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(told, 100);
+  EXPECT_LE(store.calls(StoreCall::begin), 300U);  // three attempts each, no loop without end
+}
+
 // A thousand callers with the same key cost the store a handful of calls.
 TEST(GuardRace, AnswersAThousandWaitersWithAHandfulOfStoreCalls) {
   constexpr int callers = 1'000;

@@ -8,12 +8,14 @@
 #include <chrono>
 #include <functional>
 #include <latch>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/stores/sqlite.hpp"
+#include "idempotency/testing/faulty_store.hpp"
 #include "support/sqlite_file.hpp"
 
 namespace idempotency {
@@ -240,6 +242,48 @@ TEST(Cancellation, SettlesTheRecordAndGoesOn) {
 
   EXPECT_EQ(ended, PTHREAD_CANCELED);
   EXPECT_EQ(store.find(Key("payment", "7"))->state, RecordState::uncertain);
+}
+
+/// A store whose failures cannot be written, so that they are tried again and again.
+struct CancelledWriter {
+  MemoryStore inner;
+  testing::FaultyStore<MemoryStore> store{inner};
+  IdempotencyGuard<testing::FaultyStore<MemoryStore>> guard{store, {.write_budget = 200ms}};
+  RunStatus status = RunStatus::undecidable;
+  bool passed = false;
+};
+
+void* cancelled_while_writing(void* argument) {
+  auto& writer = *static_cast<CancelledWriter*>(argument);
+  try {
+    writer.status = writer.guard
+                        .run({.key = {"order", "7"}},
+                             [](Execution& execution) -> int {
+                               if (execution.attempt() > 1) return 7;
+                               pthread_cancel(pthread_self());  // acted on after the write
+                               throw std::runtime_error("broken");
+                             })
+                        .status();
+  } catch (const std::runtime_error&) {
+    writer.passed = true;
+  }
+  pthread_testcancel();
+  return nullptr;
+}
+
+// CP-01: a cancellation that arrives while the ending is being written waits for it, and nothing aborts.
+TEST(Cancellation, WaitsForTheWriteOfAnEnding) {
+  CancelledWriter writer;
+  writer.store.on(StoreCall::fail).fail_next(3, testing::Fault::request_lost);
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, nullptr, cancelled_while_writing, &writer), 0);
+
+  void* ended = nullptr;
+  ASSERT_EQ(pthread_join(thread, &ended), 0);
+
+  EXPECT_EQ(ended, PTHREAD_CANCELED);
+  EXPECT_TRUE(writer.passed);
+  EXPECT_EQ(writer.inner.find(Key("order", "7"))->state, RecordState::failed);
 }
 
 // CP-01: inside a wait it leaves the line, so that nobody waits behind a thread that is gone.

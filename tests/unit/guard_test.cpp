@@ -618,6 +618,7 @@ TEST(IdempotencyGuard, RefusesContradictoryWishesBeforeAnythingIsWritten) {
                Error);
   EXPECT_FALSE(store.find(Key("order", "7")).has_value());
   EXPECT_THROW(IdempotencyGuard(store, {.begin_attempts = 0}), Error);
+  EXPECT_THROW(IdempotencyGuard(store, {.begin_attempts = 101}), Error);
 }
 
 // KF-16: after its retention a key is free again; there are no tombstones.

@@ -24,9 +24,9 @@ namespace detail {
   return true;
 }
 
-/// What nlohmann/json found wrong goes into the error's detail: it may quote the value.
+/// What nlohmann/json, `to_json` or `from_json` found wrong goes into the error's detail: it may quote the value.
 [[noreturn]] inline void rethrow_json(Errc code, const char* message,
-                                      const nlohmann::json::exception& failure) {
+                                      const std::exception& failure) {
   throw Error(code, message, failure.what());
 }
 
@@ -52,7 +52,9 @@ struct JsonCodec {
   static void encode(const T& value, std::string& out) {
     try {
       append(value, out);
-    } catch (const nlohmann::json::exception& failure) {
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& failure) {
       detail::rethrow_json(Errc::codec_unencodable,
                            "The result cannot be written as JSON; return valid UTF-8 text.",
                            failure);
@@ -63,7 +65,9 @@ struct JsonCodec {
     const nlohmann::json json = parse(in.take_sized());
     try {
       return json.get<T>();
-    } catch (const nlohmann::json::exception& failure) {
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& failure) {
       detail::rethrow_json(Errc::codec_mismatch,
                            "The recorded JSON is not that of the type that is asked for.", failure);
     }

@@ -21,7 +21,7 @@ struct GuardOptions {
   /// How long the write that ends a run is repeated before `run` returns `executed_unrecorded`. It goes on being
   /// repeated behind. At least 1 ms.
   std::chrono::milliseconds write_budget{2'000};
-  /// How often `begin` is sent before its failure is reported. At least 1.
+  /// How often `begin` is sent before its failure is reported, with pauses of at most 250 ms. From 1 to 100.
   std::uint32_t begin_attempts = 3;
 };
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -116,7 +117,7 @@ class HandlerPortOf final : public HandlerPort {
   [[nodiscard]] std::optional<std::string> encoded() const requires(!std::is_void_v<Result>) {
     try {
       return encode_result<Result>(*value_);
-    } catch (const Error&) {
+    } catch (const std::exception&) {  // the library's or a codec's own
       return std::nullopt;
     }
   }

@@ -1,0 +1,340 @@
+// `run_in_transaction` through the guard: what its promise says, and each way that a transaction can end.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/sqlite.hpp"
+#include "support/error_of.hpp"
+#include "support/event.hpp"
+#include "support/sqlite_file.hpp"
+
+namespace idempotency {
+namespace {
+
+using namespace std::chrono_literals;
+using testing_support::code_of;
+using testing_support::PlainConnection;
+using testing_support::TemporaryFolder;
+
+enum class CommitFault { none, lost, unknown_and_committed, unknown_and_rolled_back };
+
+/// A store whose commits end as a test says, the next one first.
+class UncertainCommits {
+ public:
+  using Transaction = SqliteStore::Transaction;
+  using Connection = SqliteStore::Connection;
+
+  explicit UncertainCommits(SqliteStore& inner) : inner_(&inner) {}
+  std::vector<CommitFault> faults;
+  bool failures_cannot_be_recorded = false;
+
+  BeginOutcome begin(const BeginRequest& request) { return inner_->begin(request); }
+  WriteOutcome complete(const Key& key, const Ownership& by, const Completion& completion) {
+    return inner_->complete(key, by, completion);
+  }
+  WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
+                    std::chrono::milliseconds retention) {
+    if (failures_cannot_be_recorded) throw Error(Errc::store_unavailable, "gone");
+    return inner_->fail(key, by, failure, retention);
+  }
+  WriteOutcome doubt(const Key& key, const Ownership& by) { return inner_->doubt(key, by); }
+  WriteOutcome mark_effect(const Key& key, const Ownership& by) {
+    return inner_->mark_effect(key, by);
+  }
+  WriteOutcome renew(const Key& key, const Ownership& by, std::chrono::milliseconds lease) {
+    return inner_->renew(key, by, lease);
+  }
+  ReleaseOutcome release(const Key& key, const Ownership& by,
+                         std::chrono::milliseconds retention) noexcept {
+    return inner_->release(key, by, retention);
+  }
+  std::optional<Record> find(const Key& key) { return inner_->find(key); }
+  Transaction open_transaction(const TransactionOptions& options) {
+    return inner_->open_transaction(options);
+  }
+  Transaction open_transaction(Connection connection, const TransactionOptions& options) {
+    return inner_->open_transaction(connection, options);
+  }
+  BeginOutcome begin(Transaction& transaction, const BeginRequest& request) {
+    return inner_->begin(transaction, request);
+  }
+  WriteOutcome complete(Transaction& transaction, const Key& key, const Ownership& by,
+                        const Completion& completion) {
+    return inner_->complete(transaction, key, by, completion);
+  }
+  bool is_joined(Transaction& transaction) { return inner_->is_joined(transaction); }
+  void commit(Transaction& transaction) {
+    CommitFault fault = CommitFault::none;
+    if (!faults.empty()) {
+      fault = faults.front();
+      faults.erase(faults.begin());
+    }
+    if (fault == CommitFault::none || fault == CommitFault::unknown_and_committed) {
+      inner_->commit(transaction);
+    } else {
+      inner_->rollback(transaction);
+    }
+    if (fault == CommitFault::lost) throw Error(Errc::transaction_lost, "a conflict");
+    if (fault != CommitFault::none) throw Error(Errc::commit_unknown, "no answer");
+  }
+  void rollback(Transaction& transaction) noexcept { inner_->rollback(transaction); }
+
+ private:
+  SqliteStore* inner_;
+};
+static_assert(TransactionalStore<UncertainCommits>);
+
+class GuardTransactionTest : public ::testing::Test {
+ protected:
+  GuardTransactionTest() { application.run("CREATE TABLE moved (cents INTEGER)"); }
+
+  [[nodiscard]] static Operation transfer(PolicyOverride policy = {}) {
+    return {.key = {"transfer", "7"}, .policy = policy};
+  }
+  static int move(SqliteTransaction& transaction) {
+    transaction.execute("INSERT INTO moved VALUES (?)", 5);
+    return 5;
+  }
+  [[nodiscard]] std::string moves() { return application.ask("SELECT count(*) FROM moved"); }
+
+  TemporaryFolder folder;
+  std::string path = folder.file("shop.db");
+  SqliteStore store{{.path = path, .durability = SqliteDurability::normal}};
+  PlainConnection application{path};
+  IdempotencyGuard<SqliteStore> guard{store};
+};
+
+TEST_F(GuardTransactionTest, CommitsRecordAndEffectTogetherAndReplaysTheResult) {
+  const auto first = guard.run_in_transaction(transfer(), move);
+  const auto second = guard.run_in_transaction(transfer(), move);
+
+  EXPECT_EQ(first.status(), RunStatus::executed);
+  EXPECT_EQ(second.status(), RunStatus::replayed);
+  EXPECT_EQ(second.value(), 5);
+  EXPECT_EQ(second.fence(), store.find(Key("transfer", "7"))->ownership.fence);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, ReplaysAcrossBothWaysToRun) {
+  ASSERT_EQ(guard.run(transfer(), [] { return 5; }).status(), RunStatus::executed);
+
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::replayed);
+  EXPECT_EQ(moves(), "0");
+}
+
+TEST_F(GuardTransactionTest, RefusesARequestOfAnotherMeaning) {
+  Operation first = transfer();
+  first.fingerprint = Fingerprint::of(5);
+  Operation other = transfer();
+  other.fingerprint = Fingerprint::of(6);
+  ASSERT_EQ(guard.run_in_transaction(first, move).status(), RunStatus::executed);
+
+  EXPECT_EQ(guard.run_in_transaction(other, move).status(), RunStatus::mismatch);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, RollsBackAndRecordsAPermanentFailureAfterwards) {
+  const auto refused = [](SqliteTransaction& transaction) -> int {
+    move(transaction);
+    throw PermanentFailure("no such account");
+  };
+
+  EXPECT_THROW(static_cast<void>(guard.run_in_transaction(transfer(), refused)), PermanentFailure);
+
+  EXPECT_EQ(moves(), "0");
+  const auto again = guard.run_in_transaction(transfer(), move);
+  EXPECT_EQ(again.status(), RunStatus::failed);
+  EXPECT_EQ(again.failure(), "no such account");
+}
+
+TEST_F(GuardTransactionTest, LeavesTheKeyFreeWhenTheFailureCannotBeRecorded) {
+  UncertainCommits commits(store);
+  commits.failures_cannot_be_recorded = true;
+  IdempotencyGuard broken{commits};
+  const auto refused = [](SqliteTransaction& transaction) -> int {
+    move(transaction);
+    throw PermanentFailure("no such account");
+  };
+
+  EXPECT_THROW(static_cast<void>(broken.run_in_transaction(
+                   transfer({.lease = 1ms, .on_expired_lease = RecordMode::hold}), refused)),
+               PermanentFailure);
+  std::this_thread::sleep_until(std::chrono::system_clock::now() + 3ms);  // the lease has ended
+
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::executed);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, LeavesNothingBehindWhenTheHandlerThrows) {
+  const auto breaks = [](SqliteTransaction& transaction) -> int {
+    move(transaction);
+    throw std::runtime_error("out of luck");
+  };
+
+  EXPECT_THROW(static_cast<void>(guard.run_in_transaction(transfer(), breaks)), std::runtime_error);
+
+  EXPECT_FALSE(store.find(Key("transfer", "7")).has_value());
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::executed);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, KeepsAnUnknownOutsideOutcomeUncertain) {
+  const auto unknown = [](SqliteTransaction& transaction) -> int {
+    move(transaction);
+    throw OutcomeUnknown("the partner bank did not answer");
+  };
+
+  EXPECT_THROW(static_cast<void>(guard.run_in_transaction(transfer(), unknown)), OutcomeUnknown);
+
+  EXPECT_EQ(moves(), "0");
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::uncertain);
+}
+
+// The owner of a run under hold died; who meets its record in a transaction leaves it uncertain, for a settler to find.
+TEST_F(GuardTransactionTest, LeavesTheRecordOfASilentOwnerUncertain) {
+  const BeginRequest died{.key = {"transfer", "7"},
+                          .owner = OwnerToken::generate(),
+                          .mode = RecordMode::hold,
+                          .lease = 1ms};
+  ASSERT_EQ(store.begin(died), BeginOutcome(Acquired{}));
+  std::this_thread::sleep_until(std::chrono::system_clock::now() + 3ms);  // the lease has ended
+
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::uncertain);
+
+  EXPECT_EQ(store.list({.state = RecordState::uncertain}, "", 10).records.size(), 1U);
+  EXPECT_EQ(moves(), "0");
+}
+
+TEST_F(GuardTransactionTest, RefusesATransactionInsideOfAnother) {
+  const auto nested = [&](SqliteTransaction& transaction) {
+    move(transaction);
+    EXPECT_EQ(code_of([&] {
+                static_cast<void>(guard.run_in_transaction({.key = {"transfer", "8"}}, move));
+              }),
+              Errc::nested_transaction);
+    EXPECT_EQ(code_of([&] {
+                static_cast<void>(guard.run({.key = {"transfer", "9"}}, [] { return 1; }));
+              }),
+              Errc::nested_transaction);
+    return 1;
+  };
+
+  EXPECT_EQ(guard.run_in_transaction(transfer(), nested).status(), RunStatus::executed);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, CommitsOnTheCallersOwnConnection) {
+  const auto result = guard.run_in_transaction(transfer(), application.handle(), move);
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_EQ(moves(), "1");
+  EXPECT_NE(sqlite3_get_autocommit(application.handle()), 0);
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::replayed);
+}
+
+// MY-26's kin: the caller's transaction stays the caller's.
+TEST_F(GuardTransactionTest, JoinsTheCallersTransactionAndLeavesTheCommitToIt) {
+  application.run("BEGIN IMMEDIATE");
+  const auto result = guard.run_in_transaction(transfer(), application.handle(), move);
+
+  EXPECT_EQ(result.status(), RunStatus::executed_pending_commit);
+  EXPECT_EQ(result.value(), 5);
+  EXPECT_EQ(sqlite3_get_autocommit(application.handle()), 0);
+  application.run("COMMIT");
+  EXPECT_EQ(moves(), "1");
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::replayed);
+}
+
+TEST_F(GuardTransactionTest, VanishesWithTheCallersRollback) {
+  application.run("BEGIN IMMEDIATE");
+  ASSERT_EQ(guard.run_in_transaction(transfer(), application.handle(), move).status(),
+            RunStatus::executed_pending_commit);
+  application.run("ROLLBACK");
+
+  EXPECT_FALSE(store.find(Key("transfer", "7")).has_value());
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::executed);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, RepeatsTheWholeWhenTheDatabaseEndsTheTransaction) {
+  UncertainCommits commits(store);
+  commits.faults = {CommitFault::lost, CommitFault::lost};
+  IdempotencyGuard repeated{commits};
+  int starts = 0;
+
+  const auto result = repeated.run_in_transaction(transfer(), [&](SqliteTransaction& transaction) {
+    ++starts;
+    return move(transaction);
+  });
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_EQ(starts, 3);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, GivesUpAfterThreeLostTransactionsWithNothingWritten) {
+  UncertainCommits commits(store);
+  commits.faults.assign(3, CommitFault::lost);
+  IdempotencyGuard repeated{commits};
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(repeated.run_in_transaction(transfer(), move)); }),
+            Errc::transaction_lost);
+
+  EXPECT_EQ(moves(), "0");
+  EXPECT_FALSE(store.find(Key("transfer", "7")).has_value());
+}
+
+TEST_F(GuardTransactionTest, FindsOutThatAnUnknownCommitTookPlace) {
+  UncertainCommits commits(store);
+  commits.faults = {CommitFault::unknown_and_committed};
+  IdempotencyGuard unsure{commits};
+
+  const auto result = unsure.run_in_transaction(transfer(), move);
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_EQ(result.value(), 5);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, RepeatsAnUnknownCommitThatDidNotTakePlace) {
+  UncertainCommits commits(store);
+  commits.faults = {CommitFault::unknown_and_rolled_back};
+  IdempotencyGuard unsure{commits};
+
+  const auto result = unsure.run_in_transaction(transfer(), move);
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(GuardTransactionTest, RefusesADuplicateOfARunningCallAtOnceOrWaitsForIt) {
+  testing_support::Event running;
+  testing_support::Event may_end;
+  std::jthread owner([&] {
+    static_cast<void>(guard.run(transfer(), [&] {
+      running.set();
+      EXPECT_TRUE(may_end.wait());
+      return 5;
+    }));
+  });
+  ASSERT_TRUE(running.wait());
+
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::in_progress);
+  may_end.set();
+  const auto waited = guard.run_in_transaction(transfer({.wait = 30s}), move);
+
+  EXPECT_EQ(waited.status(), RunStatus::replayed);
+  EXPECT_EQ(waited.value(), 5);
+  EXPECT_EQ(moves(), "0");
+}
+
+}  // namespace
+}  // namespace idempotency
