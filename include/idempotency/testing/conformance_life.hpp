@@ -296,6 +296,7 @@ TYPED_TEST_P(StoreConformance, StartsANewLifeWhenTheRetentionIsOver) {
   EXPECT_GT(record.created_at, created_before);
 }
 
+// LK-20: no moment has a record without its deadline; begin writes both in one step.
 TYPED_TEST_P(StoreConformance, ShowsWhatARunningRecordHolds) {
   const Fingerprint fingerprint = Fingerprint::of_bytes("100 cents");
   auto first = this->owner({.mode = RecordMode::hold,
