@@ -40,6 +40,13 @@ foreach(target IN LISTS idempotency_installed_targets)
     COMPONENT development)
 endforeach()
 
+set(IDEMPOTENCY_BACKENDS_OF_OPEN "")
+foreach(backend IN ITEMS sqlite redis mysql)
+  if(TARGET idempotency_${backend})
+    string(APPEND IDEMPOTENCY_BACKENDS_OF_OPEN " ${backend}")
+  endif()
+endforeach()
+
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/idempotency-config.cmake.in"
   "${PROJECT_BINARY_DIR}/package/idempotency-config.cmake"
@@ -59,6 +66,16 @@ if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"
                          "-L\${libdir} -lidempotency_sqlite")
+endif()
+if(IDEMPOTENCY_WITH_OPEN)
+  set(open_requires "idempotency = ${PROJECT_VERSION}")
+  foreach(backend IN ITEMS sqlite redis mysql)
+    if(TARGET idempotency_${backend})
+      string(APPEND open_requires ", idempotency-${backend} = ${PROJECT_VERSION}")
+    endif()
+  endforeach()
+  idempotency_pkg_config(open "Stores of idempotency by address" "${open_requires}"
+                         "-L\${libdir} -lidempotency_open")
 endif()
 if(IDEMPOTENCY_WITH_JSON)
   idempotency_pkg_config(json "JSON codec of idempotency"

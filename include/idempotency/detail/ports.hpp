@@ -71,7 +71,13 @@ class StorePortOf final : public StorePort {
     return store_->release(key, by, retention);
   }
   std::optional<Record> find(const Key& key) override { return store_->find(key); }
-  [[nodiscard]] bool batches() const noexcept override { return BatchStore<StoreT>; }
+  [[nodiscard]] bool batches() const noexcept override {
+    if constexpr (requires { store_->batches(); }) {  // a store chosen at run time
+      return store_->batches();
+    } else {
+      return BatchStore<StoreT>;
+    }
+  }
   std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) override {
     if constexpr (BatchStore<StoreT>) {
       return store_->renew_many(renewals);

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace idempotency::testing_support {
+
+/// What happens to one request of a client.
+enum class NetworkFault : std::uint8_t {
+  none,
+  delayed,             ///< the request waits for `FaultProxy::delay` before it goes on
+  cut_before_request,  ///< both sides are closed, the server never sees the request
+  cut_before_reply,    ///< the server has answered, the client sees its connection end instead
+  reset_before_reply,  ///< the same with a RST
+  half_open,        ///< the request is swallowed and nothing is closed: the client has to time out
+  reply_swallowed,  ///< the server has answered, the client hears nothing and nothing is closed
+  trickle,          ///< the reply comes a byte at a time
+};
+
+/// A proxy between a client and a server on the loopback interface that harms requests as a test says.
+///
+/// A request is what a client sends until the server has answered; the protocols that are tested here wait for
+/// each answer. Requests are counted from 0, over all connections, in the order of their arrival.
+/// Thread safety: all members may be called concurrently.
+class FaultProxy {
+ public:
+  /// Decides what happens to request `number`. Called by the proxy's threads, one call at a time.
+  using Plan = std::function<NetworkFault(std::uint64_t number)>;
+
+  explicit FaultProxy(std::uint16_t server_port);
+  FaultProxy(const FaultProxy&) = delete;
+  FaultProxy& operator=(const FaultProxy&) = delete;
+  /// Ends all connections and threads.
+  ~FaultProxy();
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+  void plan(Plan plan);
+  /// The next request is harmed so, those after it are not.
+  void harm_next(NetworkFault fault) { harm(0, fault); }
+  /// The request after `others` more is harmed so.
+  void harm(std::uint64_t others, NetworkFault fault);
+  void heal() { plan(nullptr); }
+  void set_delay(std::chrono::milliseconds delay);
+
+  [[nodiscard]] std::uint64_t requests() const;
+  [[nodiscard]] std::uint64_t connections() const;
+  /// How many requests were harmed.
+  [[nodiscard]] std::uint64_t harmed() const;
+
+ private:
+  struct Connection;
+
+  void accept_clients();
+  void serve(Connection& connection);
+  [[nodiscard]] NetworkFault next_request();
+
+  std::uint16_t server_port_;
+  std::uint16_t port_ = 0;
+  int listener_ = -1;
+  int wake_[2] = {-1, -1};
+
+  mutable std::mutex mutex_;
+  Plan plan_;
+  std::chrono::milliseconds delay_{50};
+  std::uint64_t requests_ = 0;
+  std::uint64_t connections_ = 0;
+  std::uint64_t harmed_ = 0;
+  std::list<std::unique_ptr<Connection>> open_;
+  std::thread acceptor_;
+};
+
+}  // namespace idempotency::testing_support
