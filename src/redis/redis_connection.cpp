@@ -74,6 +74,9 @@ void Commands::add(const Words& words) {
 }
 
 Connection::Connection(const RedisOptions& options) : command_timeout_(options.command_timeout) {
+  if (options.encryption == RedisEncryption::tls) {
+    refuse("redis store: this build of the library has no TLS; connect through a tunnel");
+  }
   connect(options);
   greet(options);
 }
@@ -107,10 +110,10 @@ void Connection::greet(const RedisOptions& options) {
   Commands commands;
   Commands::Words hello{"HELLO", "2"};
   if (!options.password.empty()) {
-    const std::string_view user = options.username.empty() ? "default" : options.username;
-    for (const std::string_view word :
-         {std::string_view("AUTH"), user, std::string_view(options.password)})
-      hello.push_back(word);
+    hello.push_back("AUTH");
+    hello.push_back(options.username.empty() ? std::string_view("default")
+                                             : std::string_view(options.username));
+    hello.push_back(options.password);
   }
   hello.push_back("SETNAME");
   hello.push_back("idempotency");

@@ -108,7 +108,7 @@ RedisServer& RedisServer::shared() {
   return server;
 }
 
-void RedisServer::launch() {
+void RedisServer::launch(const std::vector<std::string>& more) {
   std::vector<std::string> words{program(),
                                  "--port",
                                  std::to_string(port_),
@@ -131,6 +131,7 @@ void RedisServer::launch() {
                                  "--maxclients",
                                  "1000"};
   words.insert(words.end(), settings_.begin(), settings_.end());
+  words.insert(words.end(), more.begin(), more.end());
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words)
@@ -144,8 +145,10 @@ void RedisServer::launch() {
   }));
 }
 
+void RedisServer::start_without_waiting(const std::vector<std::string>& more) { launch(more); }
+
 void RedisServer::start() {
-  launch();
+  launch({});
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{20};
   while (std::chrono::steady_clock::now() < end) {
     if (answers()) return;

@@ -44,6 +44,8 @@ class RedisServer {
   void kill();
   /// On the same port and data as before; waits until it answers.
   void start();
+  /// The same with more settings, for once; it may still be loading.
+  void start_without_waiting(const std::vector<std::string>& more = {});
 
   struct Free {
     void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
@@ -61,7 +63,7 @@ class RedisServer {
 
  private:
   [[nodiscard]] bool answers() const;
-  void launch();
+  void launch(const std::vector<std::string>& more);
 
   TemporaryDirectory directory_;
   std::vector<std::string> settings_;
