@@ -170,16 +170,18 @@ StoredRecord decode(std::string_view value) {
   record.ownership.owner = OwnerToken(token);
   if (record.state == RecordState::processing) record.lease = cursor.span();
   if ((parts & Part::times) != 0) {
-    StoredRecord::Times& at = record.times.emplace();
+    RecordTimes at;
     at.created = Timestamp{since_epoch(cursor.fixed(created_bytes))};
     at.updated = at.created + cursor.span();
+    record.times = at;
   }
   if (has_retention(record.state)) record.retention = cursor.span();
   if ((parts & Part::fingerprint) != 0) {
     const std::string_view bytes = cursor.bytes(fingerprint_bytes);
-    Fingerprint::Part& part = record.fingerprint.emplace();
+    Fingerprint::Part part;
     part.scheme = static_cast<std::uint8_t>(bytes.front());
     std::copy(bytes.begin() + 1, bytes.end(), part.digest.begin());
+    record.fingerprint = part;
   }
   if ((parts & Part::trace) != 0) record.trace = cursor.bytes(cursor.number());
   if ((parts & Part::reason) != 0) record.reason = cursor.bytes(cursor.number());
@@ -214,7 +216,7 @@ std::optional<Timestamp> start_of(std::int64_t end) noexcept {
   return Timestamp{since_epoch(end)} - unfinished_ttl;
 }
 
-StoredRecord::Times times_of(const StoredRecord& record, std::int64_t end) noexcept {
+RecordTimes times_of(const StoredRecord& record, std::int64_t end) noexcept {
   if (record.times) return *record.times;
   const Timestamp start = start_of(end).value_or(Timestamp{});
   return {start, start};
@@ -223,7 +225,7 @@ StoredRecord::Times times_of(const StoredRecord& record, std::int64_t end) noexc
 }  // namespace
 
 RecordFacts facts_of(const StoredRecord& record, std::int64_t end) {
-  const StoredRecord::Times at = times_of(record, end);
+  const RecordTimes at = times_of(record, end);
   RecordFacts facts{.state = record.state,
                     .retryability = record.retryability,
                     .mode = record.mode,

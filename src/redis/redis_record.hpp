@@ -20,14 +20,15 @@ inline constexpr std::chrono::milliseconds unfinished_ttl{31'536'000'000'000};
 /// What a key without a time to live has in the place of its end.
 inline constexpr std::int64_t no_end = -1;
 
+/// When a record's life began and when its state or owner changed last.
+struct RecordTimes {
+  Timestamp created{};
+  Timestamp updated{};
+  friend bool operator==(const RecordTimes&, const RecordTimes&) = default;
+};
+
 /// A record as its value holds it. Layout version 1, see docs/redis.md.
 struct StoredRecord {
-  struct Times {
-    Timestamp created{};
-    Timestamp updated{};
-    friend bool operator==(const Times&, const Times&) = default;
-  };
-
   RecordState state = RecordState::processing;
   Retryability retryability = Retryability::retryable;
   RecordMode mode = RecordMode::take_over;
@@ -37,7 +38,7 @@ struct StoredRecord {
   /// Processing only; zero: no deadline.
   std::chrono::milliseconds lease{0};
   /// Absent until a script has written the record: its life began when its time to live did.
-  std::optional<Times> times = std::nullopt;
+  std::optional<RecordTimes> times = std::nullopt;
   std::chrono::milliseconds retention{0};  ///< finished or issued, from `times->updated`
   std::optional<Fingerprint::Part> fingerprint = std::nullopt;
   std::string trace = {};

@@ -39,8 +39,8 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-constexpr StoredRecord::Times times{Timestamp{milliseconds{0x0198'7654'3210}},
-                                    Timestamp{milliseconds{0x0198'7654'3210 + 300}}};
+constexpr detail::redis::RecordTimes times{Timestamp{milliseconds{0x0198'7654'3210}},
+                                           Timestamp{milliseconds{0x0198'7654'3210 + 300}}};
 
 StoredRecord succeeded() {
   StoredRecord record;

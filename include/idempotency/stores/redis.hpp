@@ -18,7 +18,7 @@ inline namespace v0 {
 /// Whether the connection to the server is encrypted.
 enum class RedisEncryption : std::uint8_t {
   off,
-  tls,  ///< needs a hiredis that was built with it (1.0 or newer, `hiredis_ssl`)
+  tls,  ///< not built in yet: refused with `Errc::store_refused`
 };
 
 /// What an encrypted connection trusts and shows. Paths; empty: the system's trusted authorities, no
