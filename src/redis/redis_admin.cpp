@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
+#include "idempotency/detail/key_order.hpp"
 #include "redis/redis_store_impl.hpp"
 
 namespace idempotency {
@@ -28,22 +29,12 @@ constexpr const char* scan_count = "1000";
 constexpr std::size_t most_keys_of_a_pass = 10'000;
 constexpr std::size_t most_in_flight = 200;
 
-struct ByTypeThenValue {
+struct InListingOrder {
   bool operator()(const Key& a, const Key& b) const noexcept {
-    return std::pair(a.type(), a.value()) < std::pair(b.type(), b.value());
+    return detail::KeyOrder{}(a.text(), b.text());
   }
 };
-using OrderedKeys = std::set<Key, ByTypeThenValue>;
-
-std::optional<Key> key_of_cursor(const std::string& cursor) {
-  if (cursor.empty()) return std::nullopt;
-  const std::size_t colon = cursor.find(':');
-  try {
-    if (colon != std::string::npos) return Key(cursor.substr(0, colon), cursor.substr(colon + 1));
-  } catch (const Error&) {  // said below
-  }
-  throw Error(Errc::invalid_argument, "the cursor is not one that this store gave", cursor);
-}
+using OrderedKeys = std::set<Key, InListingOrder>;
 
 /// Calls `visit(names)` with the keys of the records of one type, or of all, as SCAN gives them: some perhaps more than
 /// once. Each step is a call of its own, so that a long scan holds no connection.
@@ -66,14 +57,14 @@ void scan(StoreImpl& impl, const std::optional<std::string>& type, Visit visit) 
   } while (position != "0");
 }
 
-/// The first keys after `after`, in order.
+/// The first keys after a cursor, in order.
 OrderedKeys keys_after(StoreImpl& impl, const std::optional<std::string>& type,
-                       const std::optional<Key>& after) {
+                       const std::string& after) {
   OrderedKeys keys;
   scan(impl, type, [&](const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       std::optional<Key> key = impl.to_key(name);
-      if (!key || (after && !ByTypeThenValue{}(*after, *key))) continue;
+      if (!key || (!after.empty() && !detail::KeyOrder{}(after, key->text()))) continue;
       keys.insert(*std::move(key));
       if (keys.size() > most_keys_of_a_pass) keys.erase(std::prev(keys.end()));
     }
@@ -152,7 +143,8 @@ bool is_type(const std::string& type) {
 
 RecordPage RedisStore::list(const RecordFilter& filter, const std::string& cursor,
                             std::size_t limit) {
-  std::optional<Key> after = key_of_cursor(cursor);
+  detail::check_cursor(cursor);
+  std::string after = cursor;
   if (filter.type && !is_type(*filter.type)) return {};
   const std::size_t wanted = std::max<std::size_t>(limit, 1);
   RecordPage page;
@@ -177,7 +169,7 @@ RecordPage RedisStore::list(const RecordFilter& filter, const std::string& curso
       }
     }
     if (keys.size() < most_keys_of_a_pass) return page;
-    after = *std::prev(keys.end());
+    after = std::prev(keys.end())->text();
   }
 }
 

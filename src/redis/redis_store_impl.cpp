@@ -63,9 +63,7 @@ BeginOutcome to_outcome(Answer answer, StoredRecord record, std::int64_t end, Ti
     case Answer::lost:
       break;
   }
-  throw Error(
-      Errc::store_refused,
-      "the key belongs to a one-time token that was issued; use it through its token service");
+  refuse_issued();
 }
 
 /// The answer to a record that nobody's `begin` changes, whatever the time: no script is needed.

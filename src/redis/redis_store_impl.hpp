@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/cancellation_shield.hpp"
+#include "core/cancellation.hpp"
 #include "redis/redis_pool.hpp"
 #include "redis/redis_record.hpp"
 
@@ -37,7 +37,7 @@ class StoreImpl {
   /// been closed while it was idle is made once more on a new one: every call may be repeated.
   template <class Work>
   auto call(Effect effect, Work work) {
-    const ThreadCancellationShield shield;
+    const CancellationShield shield;
     refuse_after_fork();
     Attempts attempts{effect};
     while (true) {
