@@ -26,6 +26,7 @@ namespace {
 using testing_support::BrokenRule;
 using testing_support::ChildProcess;
 using testing_support::ProcessEnd;
+using testing_support::ReferenceApplication;
 using testing_support::ReferenceState;
 using testing_support::ReferenceStore;
 using testing_support::ReferenceTransaction;
@@ -113,6 +114,8 @@ constexpr std::array rule_cases{
              "StoreConformance.ChangesNothingForAMismatch"},
     RuleCase{BrokenRule::begin_reads_then_writes, "begin_reads_then_writes",
              "StoreConformance.LetsOneOfManyConcurrentCallersIn"},
+    RuleCase{BrokenRule::concurrent_copies_refused, "concurrent_copies_refused",
+             "StoreConformance.GrantsAllConcurrentCopiesOfOneCallTheSameTurn"},
     RuleCase{BrokenRule::takeover_reads_then_writes, "takeover_reads_then_writes",
              "StoreConformance.LetsOneOfManyConcurrentCallersTakeOver"},
     RuleCase{BrokenRule::answer_without_fingerprint, "answer_without_fingerprint",
@@ -300,6 +303,8 @@ constexpr std::array rule_cases{
              "BatchStoreConformance.RenewsNothingWhenAskedForNothing"},
     RuleCase{BrokenRule::second_handle_has_its_own_records, "second_handle_has_its_own_records",
              "StoreConformance.SharesItsRecordsWithASecondHandle"},
+    RuleCase{BrokenRule::handle_trusts_its_memory, "handle_trusts_its_memory",
+             "StoreConformance.HandsATurnFromOneHandleToAnother"},
     RuleCase{BrokenRule::record_survives_rollback, "record_survives_rollback",
              "TransactionalStoreConformance.RollsTheRecordAndTheEffectBackTogether"},
     RuleCase{BrokenRule::effect_survives_rollback, "effect_survives_rollback",
@@ -320,6 +325,26 @@ constexpr std::array rule_cases{
              "TransactionalStoreConformance.RefusesACompletionOfAnotherWithinATransaction"},
     RuleCase{BrokenRule::transactions_do_not_wait, "transactions_do_not_wait",
              "TransactionalStoreConformance.HasOneEffectHoweverManyTransactionsTryAtOnce"},
+    RuleCase{BrokenRule::rollback_leaves_the_key_taken, "rollback_leaves_the_key_taken",
+             "TransactionalStoreConformance.LetsTheNextOneInAfterARollBack"},
+    RuleCase{BrokenRule::adopted_commit_left_open, "adopted_commit_left_open",
+             "TransactionalStoreConformance.CommitsWhatItBeganOnTheCallersConnection"},
+    RuleCase{BrokenRule::adopted_called_joined, "adopted_called_joined",
+             "TransactionalStoreConformance.CommitsWhatItBeganOnTheCallersConnection"},
+    RuleCase{BrokenRule::adopted_rollback_commits, "adopted_rollback_commits",
+             "TransactionalStoreConformance.RollsBackWhatItBeganOnTheCallersConnection"},
+    RuleCase{BrokenRule::joined_not_recognised, "joined_not_recognised",
+             "TransactionalStoreConformance.LeavesTheCallersTransactionToTheCaller"},
+    RuleCase{BrokenRule::joined_commit_lost, "joined_commit_lost",
+             "TransactionalStoreConformance.LeavesTheCallersTransactionToTheCaller"},
+    RuleCase{BrokenRule::joined_commit_commits_all, "joined_commit_commits_all",
+             "TransactionalStoreConformance.LosesAJoinedCommitWhenTheCallerRollsBack"},
+    RuleCase{BrokenRule::joined_rollback_keeps_everything, "joined_rollback_keeps_everything",
+             "TransactionalStoreConformance.RollsBackToWhereItJoinedTheCallersTransaction"},
+    RuleCase{BrokenRule::joined_rollback_takes_everything, "joined_rollback_takes_everything",
+             "TransactionalStoreConformance.RollsBackToWhereItJoinedTheCallersTransaction"},
+    RuleCase{BrokenRule::joined_sees_the_committed_only, "joined_sees_the_committed_only",
+             "TransactionalStoreConformance.SeesWhatWasJoinedBeforeInTheCallersTransaction"},
 };
 static_assert(rule_cases.size() == static_cast<std::size_t>(rule_cases.back().rule),
               "every rule has a case");
@@ -346,6 +371,7 @@ class ReferenceFixture {
     transaction.add_business_row();
   }
   std::size_t business_rows() { return first_.business_rows(); }
+  ReferenceApplication& application() { return application_; }
 
  private:
   ManualClock clock_;
@@ -355,6 +381,7 @@ class ReferenceFixture {
                              ? std::make_shared<ReferenceState>(BrokenRule::none)
                              : state_,
                          clock_};
+  ReferenceApplication application_{first_};
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, StoreConformance, ReferenceFixture);

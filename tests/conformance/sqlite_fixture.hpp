@@ -13,26 +13,59 @@
 
 namespace idempotency::testing_support {
 
-/// A SQLite file of a test's own, with two stores open on it as two processes would have them, and a plain
-/// connection beside them.
+/// An application with a connection of its own.
+class SqliteApplication {
+ public:
+  explicit SqliteApplication(const std::string& path) {
+    if (sqlite3_open(path.c_str(), &handle_) != SQLITE_OK) {
+      throw std::runtime_error("the application's connection cannot be opened");
+    }
+    sqlite3_busy_timeout(handle_, 5'000);
+  }
+  SqliteApplication(const SqliteApplication&) = delete;
+  SqliteApplication& operator=(const SqliteApplication&) = delete;
+  ~SqliteApplication() { sqlite3_close(handle_); }
+
+  [[nodiscard]] SqliteConnection connection() noexcept { return SqliteConnection{handle_}; }
+  void begin() { execute("BEGIN"); }
+  void add_business_row() { execute("INSERT INTO business DEFAULT VALUES"); }
+  void commit() { execute("COMMIT"); }
+  void rollback() { execute("ROLLBACK"); }
+
+  void execute(const char* sql, int (*on_row)(void*, int, char**, char**) = nullptr,
+               void* argument = nullptr) {
+    if (sqlite3_exec(handle_, sql, on_row, argument, nullptr) != SQLITE_OK) {
+      throw std::runtime_error(sqlite3_errmsg(handle_));
+    }
+  }
+
+ private:
+  sqlite3* handle_ = nullptr;
+};
+
+/// A SQLite file of a test's own, with two stores open on it as two processes would have them, and an application's
+/// connections beside them.
 class SqliteFile {
  public:
-  SqliteFile() { execute("CREATE TABLE business (id INTEGER PRIMARY KEY) STRICT"); }
+  SqliteFile() { plain_.execute("CREATE TABLE business (id INTEGER PRIMARY KEY) STRICT"); }
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
   testing::ManualClock& clock() noexcept { return clock_; }
   SqliteStore& first() noexcept { return first_; }
   SqliteStore& second() noexcept { return second_; }
+  SqliteApplication& application() noexcept { return application_; }
 
-  void remove_all_deadlines() { execute("UPDATE idempotency_record SET lease_until = NULL"); }
+  void remove_all_deadlines() {
+    plain_.execute("UPDATE idempotency_record SET lease_until = NULL");
+  }
   static void add_business_row(SqliteTransaction& transaction) {
     transaction.execute("INSERT INTO business DEFAULT VALUES");
   }
   /// How many business rows are committed.
   std::size_t business_rows() {
     std::size_t rows = 0;
-    execute(
+    plain_.execute(
         "SELECT id FROM business",
         [](void* count, int, char**, char**) {
           ++*static_cast<std::size_t*>(count);
@@ -43,27 +76,6 @@ class SqliteFile {
   }
 
  private:
-  /// Opened before the stores and closed after them.
-  struct Connection {
-    explicit Connection(const std::string& path) {
-      if (sqlite3_open(path.c_str(), &handle) != SQLITE_OK) {
-        throw std::runtime_error("the test's own connection cannot be opened");
-      }
-      sqlite3_busy_timeout(handle, 5'000);
-    }
-    Connection(const Connection&) = delete;
-    Connection& operator=(const Connection&) = delete;
-    ~Connection() { sqlite3_close(handle); }
-
-    sqlite3* handle = nullptr;
-  };
-
-  void execute(const char* sql, int (*on_row)(void*, int, char**, char**) = nullptr,
-               void* argument = nullptr) {
-    if (sqlite3_exec(plain_.handle, sql, on_row, argument, nullptr) != SQLITE_OK) {
-      throw std::runtime_error(sqlite3_errmsg(plain_.handle));
-    }
-  }
   [[nodiscard]] SqliteOptions options() {
     return {.path = directory_.file("records.db"),
             .durability = SqliteDurability::normal,
@@ -72,7 +84,9 @@ class SqliteFile {
 
   TemporaryDirectory directory_;
   testing::ManualClock clock_;
-  Connection plain_{directory_.file("records.db")};
+  // Opened before the stores and closed after them.
+  SqliteApplication plain_{directory_.file("records.db")};
+  SqliteApplication application_{directory_.file("records.db")};
   SqliteStore first_{options()};
   SqliteStore second_{options()};
 };

@@ -19,6 +19,7 @@ class SqliteFixture {
     testing_support::SqliteFile::add_business_row(transaction);
   }
   std::size_t business_rows() { return file_.business_rows(); }
+  testing_support::SqliteApplication& application() { return file_.application(); }
 
  private:
   testing_support::SqliteFile file_;

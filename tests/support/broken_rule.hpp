@@ -52,6 +52,7 @@ enum class BrokenRule : std::uint8_t {
   failure_survives_the_next_turn,
   mismatch_changes_the_owner,
   begin_reads_then_writes,
+  concurrent_copies_refused,
   takeover_reads_then_writes,
   answer_without_fingerprint,
   uncertain_since_now,
@@ -157,6 +158,7 @@ enum class BrokenRule : std::uint8_t {
 
   // handles and transactions
   second_handle_has_its_own_records,
+  handle_trusts_its_memory,
   record_survives_rollback,
   effect_survives_rollback,
   record_shown_before_commit,
@@ -167,6 +169,16 @@ enum class BrokenRule : std::uint8_t {
   transaction_takes_what_another_owns,
   transaction_completes_for_anyone,
   transactions_do_not_wait,
+  rollback_leaves_the_key_taken,
+  adopted_commit_left_open,
+  adopted_called_joined,
+  adopted_rollback_commits,
+  joined_not_recognised,
+  joined_commit_lost,
+  joined_commit_commits_all,
+  joined_rollback_keeps_everything,
+  joined_rollback_takes_everything,
+  joined_sees_the_committed_only,
 };
 
 /// A broken rule, and the test of the suites that must notice.

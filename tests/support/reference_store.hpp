@@ -5,9 +5,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -30,10 +32,15 @@ struct ReferenceState {
   ReferenceRecords records;
   std::size_t business_rows = 0;
   std::uint64_t arrivals = 0;  ///< of writes and transactions
+  std::set<std::string>
+      left_behind;  ///< keys that were rolled back, for the rule that they stay taken
   std::condition_variable arrived;
 };
 
-/// A transaction of a `ReferenceStore`: a copy of all records, put in place when it is committed.
+class ReferenceConnection;
+
+/// A transaction of a `ReferenceStore`: a copy of all records, put in place when it is committed; of a joined one, in the
+/// place of those of the transaction that it has joined.
 class ReferenceTransaction {
  public:
   void add_business_row() noexcept { ++business_rows_; }
@@ -48,6 +55,15 @@ class ReferenceTransaction {
   ReferenceRecords records_;
   std::size_t business_rows_ = 0;
   std::uint64_t arrival_;
+  std::vector<std::string> begun_;          ///< keys
+  ReferenceTransaction* joined_ = nullptr;  ///< the application's, on the same connection
+  ReferenceConnection* adopted_ = nullptr;  ///< the application's
+};
+
+/// A connection of the application's: what matters of it is whether a transaction is open on it.
+class ReferenceConnection {
+ public:
+  std::optional<ReferenceTransaction> open;
 };
 
 /// A store in its plainest form, to try the conformance suites on; it can break one rule on purpose.
@@ -59,19 +75,31 @@ class ReferenceStore {
 
  public:
   using Transaction = ReferenceTransaction;
-  /// Stands for a connection of the application's.
-  struct Connection {};
+  using Connection = ReferenceConnection*;
 
   ReferenceStore(std::shared_ptr<ReferenceState> state, const Clock& clock)
       : state_(std::move(state)), clock_(&clock) {}
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
+    if (breaks(Rule::concurrent_copies_refused) && !find(request.key)) {
+      let_others_pass();
+      return write([&](Timestamp now) -> BeginOutcome {
+        if (records().find(request.key, now)) return InProgress{request.lease};
+        return records().begin(request, now);
+      });
+    }
     const std::optional<ReferenceRecords::Judged> stale = judge_early(request);
     return write([&](Timestamp now) {
-      return records().apply(request, stale ? *stale : records().judge(request, now), now);
+      const BeginOutcome outcome =
+          records().apply(request, stale ? *stale : records().judge(request, now), now);
+      if (const Acquired* granted = std::get_if<Acquired>(&outcome)) {
+        begun_here_[request.key.text()] = {request.owner, granted->fence};
+      }
+      return outcome;
     });
   }
   [[nodiscard]] WriteOutcome complete(const Key& key, Ownership by, const Completion& completion) {
+    if (breaks(Rule::handle_trusts_its_memory) && began_here(key, by)) by = find(key)->ownership;
     if (breaks(Rule::completion_reads_then_writes)) {
       const std::optional<Record> seen = find(key);
       if (!seen || seen->ownership != by) return WriteOutcome::lost;
@@ -150,9 +178,18 @@ class ReferenceStore {
     const std::scoped_lock lock(state_->data);
     return {std::move(turn), records(), arrive()};
   }
-  [[nodiscard]] Transaction open_transaction(Connection /*connection*/,
+  [[nodiscard]] Transaction open_transaction(Connection connection,
                                              const TransactionOptions& options) {
-    return open_transaction(options);
+    if (!connection->open) {
+      Transaction transaction = open_transaction(options);
+      transaction.adopted_ = connection;
+      return transaction;
+    }
+    const std::scoped_lock lock(state_->data);
+    const bool blind = breaks(Rule::joined_sees_the_committed_only);
+    Transaction transaction{{}, blind ? records() : connection->open->records_, arrive()};
+    transaction.joined_ = &*connection->open;
+    return transaction;
   }
   [[nodiscard]] BeginOutcome begin(Transaction& transaction, BeginRequest request) {
     if (breaks(Rule::transaction_ignores_fingerprints)) request.fingerprint.reset();
@@ -162,6 +199,8 @@ class ReferenceStore {
         request.owner = record->ownership.owner;
     }
     if (breaks(Rule::transaction_does_not_replay)) transaction.records_.forget(request.key);
+    if (state_->left_behind.contains(request.key.text())) return InProgress{request.lease};
+    transaction.begun_.push_back(request.key.text());
     const BeginOutcome outcome = transaction.records_.begin(request, clock_->now());
     publish_if(Rule::record_shown_before_commit, transaction);
     return outcome;
@@ -174,8 +213,16 @@ class ReferenceStore {
     }
     return transaction.records_.complete(key, by, completion, clock_->now());
   }
-  [[nodiscard]] bool is_joined(const Transaction& /*transaction*/) const noexcept { return false; }
+  [[nodiscard]] bool is_joined(const Transaction& transaction) const noexcept {
+    if (breaks(Rule::adopted_called_joined) && transaction.adopted_ != nullptr) return true;
+    return transaction.joined_ != nullptr && !breaks(Rule::joined_not_recognised);
+  }
   void commit(Transaction& transaction) {
+    if (transaction.joined_ != nullptr) return commit_joined(transaction);
+    if (transaction.adopted_ != nullptr && breaks(Rule::adopted_commit_left_open)) {
+      transaction.adopted_->open.emplace(std::move(transaction));
+      return;
+    }
     if (breaks(Rule::transactions_do_not_wait) ||
         breaks(Rule::calls_do_not_wait_for_transactions)) {
       wait_for_an_arrival_after(transaction);
@@ -185,6 +232,13 @@ class ReferenceStore {
     end(transaction);
   }
   void rollback(Transaction& transaction) noexcept {
+    if (transaction.joined_ != nullptr) return roll_back_joined(transaction);
+    if (transaction.adopted_ != nullptr && breaks(Rule::adopted_rollback_commits)) {
+      return commit(transaction);
+    }
+    if (breaks(Rule::rollback_leaves_the_key_taken)) {
+      state_->left_behind.insert(transaction.begun_.begin(), transaction.begun_.end());
+    }
     publish_if(Rule::record_survives_rollback, transaction);
     if (breaks(Rule::effect_survives_rollback)) publish_rows(transaction);
     end(transaction);
@@ -254,12 +308,52 @@ class ReferenceStore {
     const std::scoped_lock lock(state_->data);
     state_->business_rows += transaction.business_rows_;
   }
+  void commit_joined(Transaction& transaction) const {
+    if (breaks(Rule::joined_commit_lost)) return;
+    transaction.joined_->records_ = transaction.records_;
+    transaction.joined_->business_rows_ += transaction.business_rows_;
+    if (!breaks(Rule::joined_commit_commits_all)) return;
+    publish(*transaction.joined_);
+    publish_rows(*transaction.joined_);
+  }
+  void roll_back_joined(Transaction& transaction) const {
+    if (breaks(Rule::joined_rollback_keeps_everything)) commit_joined(transaction);
+    if (breaks(Rule::joined_rollback_takes_everything)) transaction.joined_->business_rows_ = 0;
+  }
+  [[nodiscard]] bool began_here(const Key& key, const Ownership& by) const {
+    const std::scoped_lock lock(state_->data);
+    const auto found = begun_here_.find(key.text());
+    return found != begun_here_.end() && found->second == by;
+  }
   static void end(Transaction& transaction) noexcept {
     if (transaction.turn_.owns_lock()) transaction.turn_.unlock();
   }
 
   std::shared_ptr<ReferenceState> state_;
   const Clock* clock_;
+  std::map<std::string, Ownership> begun_here_;  ///< last, through this handle; guarded by `data`
+};
+
+/// An application with a connection of its own.
+class ReferenceApplication {
+ public:
+  explicit ReferenceApplication(ReferenceStore& store) : store_(store) {}
+
+  [[nodiscard]] ReferenceConnection* connection() noexcept { return &connection_; }
+  void begin() { connection_.open.emplace(store_.open_transaction(TransactionOptions{})); }
+  void add_business_row() { connection_.open->add_business_row(); }
+  void commit() {
+    store_.commit(*connection_.open);
+    connection_.open.reset();
+  }
+  void rollback() {
+    store_.rollback(*connection_.open);
+    connection_.open.reset();
+  }
+
+ private:
+  ReferenceStore& store_;
+  ReferenceConnection connection_;
 };
 
 static_assert(AdminStore<ReferenceStore>);

@@ -34,6 +34,8 @@ namespace testing {
 ///   can be moved.
 /// - for `TransactionalStoreConformance`: `add_business_row(transaction)`, which writes something of the handler's own
 ///   within the transaction, and `business_rows()`, the number of these that are committed.
+/// - for adopted transactions: `application()`, a reference to an application with a connection of its own to the
+///   store's database, not the one that `business_rows()` uses: see `LendsConnection`. Without it those tests are skipped.
 template <class F>
 concept ConformanceFixture = std::default_initializable<F> &&
     requires(F& fixture, std::chrono::milliseconds span) {

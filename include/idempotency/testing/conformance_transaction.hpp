@@ -3,9 +3,11 @@
 // The strongest promise: record and effect commit or roll back together.
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <thread>
+#include <type_traits>
 
 #include "idempotency/testing/conformance_concurrency.hpp"
 #include "idempotency/testing/conformance_fixture.hpp"
@@ -14,7 +16,23 @@ namespace idempotency {
 inline namespace v0 {
 namespace testing {
 
-/// The rules of a `TransactionalStore`, over connections of its own.
+/// A fixture with an application that lends its connection to the store.
+///
+/// Its `application()` has `connection()`, which makes the store's `Connection`; `begin()`, `commit()` and `rollback()`, the
+/// application's own transaction on it; and `add_business_row()`, which writes in that.
+template <class F>
+concept LendsConnection = requires(F& fixture) {
+  {
+    fixture.application().connection()
+    }
+    -> std::convertible_to<typename std::remove_reference_t<decltype(fixture.store())>::Connection>;
+  fixture.application().begin();
+  fixture.application().add_business_row();
+  fixture.application().commit();
+  fixture.application().rollback();
+};
+
+/// The rules of a `TransactionalStore`, over connections of its own and over the caller's.
 template <class FixtureT>
 class TransactionalStoreConformance : public ConformanceTest<FixtureT> {
   using TestedStore = typename ConformanceTest<FixtureT>::StoreT;
@@ -26,6 +44,11 @@ class TransactionalStoreConformance : public ConformanceTest<FixtureT> {
   using Transaction = typename TestedStore::Transaction;
 
   [[nodiscard]] Transaction open() { return this->store().open_transaction(TransactionOptions{}); }
+  /// On the application's connection; joined when the application is in a transaction.
+  [[nodiscard]] Transaction open_on_application() requires LendsConnection<FixtureT> {
+    return this->store().open_transaction(this->fixture().application().connection(),
+                                          TransactionOptions{});
+  }
   /// Begins and completes within the transaction, and writes a row of the handler's own between.
   void run_in(Transaction& transaction, const BeginRequest& request, const std::string& result) {
     const BeginOutcome outcome = this->store().begin(transaction, request);
@@ -195,13 +218,130 @@ TYPED_TEST_P(TransactionalStoreConformance, HasOneEffectHoweverManyTransactionsT
   EXPECT_EQ(this->business_rows(), 1U);
 }
 
-REGISTER_TYPED_TEST_SUITE_P(TransactionalStoreConformance, CommitsTheRecordAndTheEffectTogether,
-                            RollsTheRecordAndTheEffectBackTogether, ShowsNothingBeforeTheCommit,
-                            ReplaysWithinATransaction, RefusesWithinATransactionWhatAnotherOwns,
-                            JudgesFingerprintsWithinATransaction,
-                            RefusesACompletionOfAnotherWithinATransaction,
-                            LetsNobodyInBetweenBeginAndCommit, LetsTheNextOneInAfterARollBack,
-                            HasOneEffectHoweverManyTransactionsTryAtOnce);
+TYPED_TEST_P(TransactionalStoreConformance, CommitsWhatItBeganOnTheCallersConnection) {
+  if constexpr (!LendsConnection<TypeParam>) {
+    GTEST_SKIP() << "the fixture has no application()";
+  } else {
+    auto transaction = this->open_on_application();
+    EXPECT_FALSE(this->store().is_joined(transaction));
+    this->run_in(transaction, this->caller().request(), "moved");
+    EXPECT_FALSE(this->find());
+
+    this->store().commit(transaction);
+
+    ASSERT_EQ(this->business_rows(), 1U);
+    EXPECT_TRUE(replays(this->caller().begin(), "moved"));
+  }
+}
+
+TYPED_TEST_P(TransactionalStoreConformance, RollsBackWhatItBeganOnTheCallersConnection) {
+  if constexpr (!LendsConnection<TypeParam>) {
+    GTEST_SKIP() << "the fixture has no application()";
+  } else {
+    auto transaction = this->open_on_application();
+    this->run_in(transaction, this->caller().request(), "moved");
+
+    this->store().rollback(transaction);
+
+    EXPECT_EQ(this->business_rows(), 0U);
+    EXPECT_FALSE(this->find());
+    auto& application = this->fixture().application();  // its connection is as it was lent
+    application.begin();
+    application.add_business_row();
+    application.commit();
+    EXPECT_EQ(this->business_rows(), 1U);
+  }
+}
+
+TYPED_TEST_P(TransactionalStoreConformance, LeavesTheCallersTransactionToTheCaller) {
+  if constexpr (!LendsConnection<TypeParam>) {
+    GTEST_SKIP() << "the fixture has no application()";
+  } else {
+    auto& application = this->fixture().application();
+    application.begin();
+    application.add_business_row();
+    auto transaction = this->open_on_application();
+    EXPECT_TRUE(this->store().is_joined(transaction));
+    this->run_in(transaction, this->caller().request(), "moved");
+    this->store().commit(transaction);
+    EXPECT_EQ(this->business_rows(), 0U);
+    EXPECT_FALSE(this->find());
+
+    application.commit();
+
+    EXPECT_EQ(this->business_rows(), 2U);
+    EXPECT_TRUE(replays(this->caller().begin(), "moved"));
+  }
+}
+
+TYPED_TEST_P(TransactionalStoreConformance, LosesAJoinedCommitWhenTheCallerRollsBack) {
+  if constexpr (!LendsConnection<TypeParam>) {
+    GTEST_SKIP() << "the fixture has no application()";
+  } else {
+    auto& application = this->fixture().application();
+    application.begin();
+    application.add_business_row();
+    auto transaction = this->open_on_application();
+    this->run_in(transaction, this->caller().request(), "moved");
+    this->store().commit(transaction);
+
+    application.rollback();
+
+    EXPECT_EQ(this->business_rows(), 0U);
+    EXPECT_FALSE(this->find());
+    EXPECT_EQ(this->caller().begin(), acquired(1, 1));
+  }
+}
+
+TYPED_TEST_P(TransactionalStoreConformance, RollsBackToWhereItJoinedTheCallersTransaction) {
+  if constexpr (!LendsConnection<TypeParam>) {
+    GTEST_SKIP() << "the fixture has no application()";
+  } else {
+    auto& application = this->fixture().application();
+    application.begin();
+    application.add_business_row();
+    auto transaction = this->open_on_application();
+    this->run_in(transaction, this->caller().request(), "moved");
+    this->store().rollback(transaction);
+    application.add_business_row();
+
+    application.commit();
+
+    EXPECT_EQ(this->business_rows(), 2U);
+    EXPECT_FALSE(this->find());
+    EXPECT_EQ(this->caller().begin(), acquired(1, 1));
+  }
+}
+
+TYPED_TEST_P(TransactionalStoreConformance, SeesWhatWasJoinedBeforeInTheCallersTransaction) {
+  if constexpr (!LendsConnection<TypeParam>) {
+    GTEST_SKIP() << "the fixture has no application()";
+  } else {
+    auto& application = this->fixture().application();
+    application.begin();
+    auto first = this->open_on_application();
+    this->run_in(first, this->caller().request(), "moved");
+    this->store().commit(first);
+
+    auto second = this->open_on_application();
+    const BeginOutcome outcome = this->store().begin(second, this->caller().request());
+    this->store().rollback(second);
+    application.commit();
+
+    EXPECT_TRUE(replays(outcome, "moved"));
+    EXPECT_EQ(this->business_rows(), 1U);
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(
+    TransactionalStoreConformance, CommitsTheRecordAndTheEffectTogether,
+    RollsTheRecordAndTheEffectBackTogether, ShowsNothingBeforeTheCommit, ReplaysWithinATransaction,
+    RefusesWithinATransactionWhatAnotherOwns, JudgesFingerprintsWithinATransaction,
+    RefusesACompletionOfAnotherWithinATransaction, LetsNobodyInBetweenBeginAndCommit,
+    LetsTheNextOneInAfterARollBack, HasOneEffectHoweverManyTransactionsTryAtOnce,
+    CommitsWhatItBeganOnTheCallersConnection, RollsBackWhatItBeganOnTheCallersConnection,
+    LeavesTheCallersTransactionToTheCaller, LosesAJoinedCommitWhenTheCallerRollsBack,
+    RollsBackToWhereItJoinedTheCallersTransaction, SeesWhatWasJoinedBeforeInTheCallersTransaction);
 
 }  // namespace testing
 }  // namespace v0
