@@ -67,6 +67,15 @@ if(IDEMPOTENCY_WITH_SQLITE)
                          "idempotency = ${PROJECT_VERSION}, sqlite3"
                          "-L\${libdir} -lidempotency_sqlite")
 endif()
+if(IDEMPOTENCY_WITH_REDIS)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindHiredis.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  idempotency_pkg_config(redis "Redis store of idempotency"
+                         "idempotency = ${PROJECT_VERSION}, hiredis"
+                         "-L\${libdir} -lidempotency_redis")
+endif()
 if(IDEMPOTENCY_WITH_OPEN)
   set(open_requires "idempotency = ${PROJECT_VERSION}")
   foreach(backend IN ITEMS sqlite redis mysql)

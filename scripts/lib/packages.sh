@@ -3,6 +3,7 @@
 packages_build=(
   build-essential
   cmake
+  libhiredis-dev
   libsqlite3-dev
   libssl-dev
   ninja-build
@@ -24,6 +25,7 @@ packages_test=(
   libprotobuf-dev
   protobuf-compiler
   python3
+  redis-server
   spin
 )
 

@@ -1,0 +1,265 @@
+#include "redis/redis_connection.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <new>
+#include <system_error>
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::redis {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+timeval to_timeval(milliseconds span) noexcept {
+  timeval time{};
+  time.tv_sec = static_cast<decltype(time.tv_sec)>(span.count() / 1000);
+  time.tv_usec = static_cast<decltype(time.tv_usec)>(span.count() % 1000 * 1000);
+  return time;
+}
+
+std::string words_of(int error) { return std::system_category().message(error); }
+
+[[noreturn]] void refuse(const char* why, std::string detail = {}) {
+  throw Error(Errc::store_refused, why, std::move(detail));
+}
+
+/// The value of one field of a HELLO reply.
+std::string field(const redisReply& hello, std::string_view name) {
+  if (hello.type != REDIS_REPLY_ARRAY) return {};
+  for (std::size_t i = 0; i + 1 < hello.elements; i += 2) {
+    const redisReply& key = *hello.element[i];
+    const redisReply& value = *hello.element[i + 1];
+    if (key.type == REDIS_REPLY_STRING && std::string_view(key.str, key.len) == name &&
+        value.type == REDIS_REPLY_STRING) {
+      return std::string(value.str, value.len);
+    }
+  }
+  return {};
+}
+
+int major_version(const std::string& version) noexcept {
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  return major;
+}
+
+}  // namespace
+
+void Commands::add(const Words& words) {
+  std::vector<const char*> texts;
+  std::vector<std::size_t> sizes;
+  texts.reserve(words.size());
+  sizes.reserve(words.size());
+  for (const std::string_view word : words) {
+    texts.push_back(word.data() == nullptr ? "" : word.data());
+    sizes.push_back(word.size());
+  }
+  char* formatted = nullptr;
+  const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(),
+                                           sizes.data());
+  if (size < 0 || formatted == nullptr) throw std::bad_alloc();
+  const std::unique_ptr<char, void (*)(char*)> owner(formatted,
+                                                     [](char* p) { redisFreeCommand(p); });
+  bytes_.append(formatted, static_cast<std::size_t>(size));
+  ++count_;
+}
+
+Connection::Connection(const RedisOptions& options) : command_timeout_(options.command_timeout) {
+  if (options.encryption == RedisEncryption::tls) {
+    refuse("redis store: this build of the library has no TLS; connect through a tunnel");
+  }
+  connect(options);
+  greet(options);
+}
+
+Connection::~Connection() = default;
+
+void Connection::connect(const RedisOptions& options) {
+  const timeval timeout = to_timeval(options.connect_timeout);
+  context_.reset(options.unix_socket.empty()
+                     ? redisConnectWithTimeout(options.host.c_str(), options.port, timeout)
+                     : redisConnectUnixWithTimeout(options.unix_socket.c_str(), timeout));
+  if (!context_) throw std::bad_alloc();
+  if (context_->err != 0) {
+    throw Error(Errc::store_unavailable,
+                "redis store: the server cannot be reached; repeat the call when it is there",
+                context_->errstr);
+  }
+  if (options.unix_socket.empty() && redisEnableKeepAlive(context_.get()) != REDIS_OK) {
+    throw Error(Errc::store_unavailable,
+                "redis store: the connection ended at once; repeat the call", context_->errstr);
+  }
+  const int flags = ::fcntl(context_->fd, F_GETFL);
+  if (flags < 0 || ::fcntl(context_->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(context_->fd, F_SETFD, FD_CLOEXEC) != 0) {
+    throw Error(Errc::store_unavailable, "redis store: the socket cannot be set up",
+                words_of(errno));
+  }
+}
+
+void Connection::greet(const RedisOptions& options) {
+  Commands commands;
+  Commands::Words hello{"HELLO", "2"};
+  if (!options.password.empty()) {
+    hello.push_back("AUTH");
+    hello.push_back(options.username.empty() ? std::string_view("default")
+                                             : std::string_view(options.username));
+    hello.push_back(options.password);
+  }
+  hello.push_back("SETNAME");
+  hello.push_back("idempotency");
+  commands.add(hello);
+  const std::string database = std::to_string(options.database);
+  if (options.database != 0) commands.add({"SELECT", database});
+  commands.add({"TIME"});
+
+  const std::vector<ReplyPtr> replies = exchange(commands);
+  const redisReply& greeting = *replies.front();
+  if (is_error(greeting) && std::string_view(greeting.str, greeting.len).find("unknown command") !=
+                                std::string_view::npos) {
+    refuse("redis store: the server is older than Redis 6.0, which this library needs");
+  }
+  for (const ReplyPtr& reply : replies)
+    throw_if_error(*reply);
+  const std::string version = field(greeting, "version");
+  const int major = major_version(version);
+  if (major < 6) refuse("redis store: the server is older than Redis 6.0", version);
+  dialect_ = major >= 7 ? Dialect::since_7_0 : Dialect::before_7_0;
+  role_ = field(greeting, "role");
+  show_clock(*replies.back());
+}
+
+void Connection::show_clock(const redisReply& time) {
+  std::int64_t seconds = 0;
+  std::int64_t microseconds = 0;
+  const auto parse = [&](std::size_t index, std::int64_t& into) {
+    const std::string_view text = as_text(element(time, index)).value_or("");
+    std::from_chars(text.data(), text.data() + text.size(), into);
+  };
+  parse(0, seconds);
+  parse(1, microseconds);
+  show_clock(seconds * 1000 + microseconds / 1000);
+}
+
+bool Connection::wait_for(short events, SteadyTime deadline) const noexcept {
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left <= milliseconds{0}) return false;
+    pollfd waiting{context_->fd, events, 0};
+    const int ready = ::poll(&waiting, 1, static_cast<int>(left.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return true;  // the next read or write tells
+  }
+}
+
+void Connection::send(std::string_view bytes, SteadyTime deadline, bool is_one_command) {
+  // The server runs no command that it has not got to its end.
+  std::size_t sent = 0;
+  const auto broken = [&](Broken::Cause cause, std::string words) {
+    const bool nothing = is_one_command || sent == 0;
+    return Broken{nothing ? Broken::Progress::nothing_executed : Broken::Progress::sent, cause,
+                  std::move(words)};
+  };
+  while (sent < bytes.size()) {
+    const ssize_t count =
+        ::send(context_->fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count >= 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(POLLOUT, deadline)) {
+        throw broken(Broken::Cause::timed_out, "the request could not be sent in time");
+      }
+    } else if (errno != EINTR) {
+      throw broken(Broken::Cause::closed, words_of(errno));
+    }
+  }
+}
+
+ReplyPtr Connection::receive(SteadyTime deadline) {
+  std::array<char, 16 * 1024> buffer;  // NOLINT: not initialised, it is written before it is read
+  while (true) {
+    void* reply = nullptr;
+    if (redisReaderGetReply(context_->reader, &reply) != REDIS_OK) {
+      throw Broken{Broken::Progress::sent, Broken::Cause::closed, context_->reader->errstr};
+    }
+    if (reply != nullptr) return ReplyPtr(static_cast<redisReply*>(reply));
+    const ssize_t count = ::recv(context_->fd, buffer.data(), buffer.size(), 0);
+    if (count > 0) {
+      if (redisReaderFeed(context_->reader, buffer.data(), static_cast<std::size_t>(count)) !=
+          REDIS_OK) {
+        throw Broken{Broken::Progress::sent, Broken::Cause::closed, context_->reader->errstr};
+      }
+    } else if (count == 0) {
+      throw Broken{Broken::Progress::sent, Broken::Cause::closed,
+                   "the server closed the connection"};
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(POLLIN, deadline)) {
+        throw Broken{Broken::Progress::sent, Broken::Cause::timed_out, "no answer came in time"};
+      }
+    } else if (errno != EINTR) {
+      throw Broken{Broken::Progress::sent, Broken::Cause::closed, words_of(errno)};
+    }
+  }
+}
+
+std::vector<ReplyPtr> Connection::exchange(const Commands& commands) {
+  last_sent_ = std::chrono::steady_clock::now();
+  const SteadyTime deadline = last_sent_ + command_timeout_;
+  send(commands.bytes(), deadline, commands.count() == 1);
+  std::vector<ReplyPtr> replies;
+  replies.reserve(commands.count());
+  while (replies.size() < commands.count())
+    replies.push_back(receive(deadline));
+  return replies;
+}
+
+ReplyPtr Connection::ask(const Commands& command) {
+  ReplyPtr reply = std::move(exchange(command).front());
+  throw_if_error(*reply);
+  return reply;
+}
+
+void Connection::add_run(Commands& commands, ScriptName name, std::string_view key,
+                         const Commands::Words& arguments, Naming naming) const {
+  const Script& wanted = script(name, dialect_);
+  Commands::Words words;
+  words.reserve(arguments.size() + 4);
+  words.push_back(naming == Naming::sha1 ? "EVALSHA" : "EVAL");
+  words.push_back(naming == Naming::sha1 ? wanted.sha1 : wanted.text);
+  words.push_back("1");
+  words.push_back(key);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  commands.add(words);
+}
+
+ReplyPtr Connection::run(ScriptName name, std::string_view key, const Commands::Words& arguments) {
+  Commands by_sha1;
+  add_run(by_sha1, name, key, arguments, Naming::sha1);
+  ReplyPtr reply = std::move(exchange(by_sha1).front());
+  if (is_noscript(*reply)) {
+    Commands by_text;
+    add_run(by_text, name, key, arguments, Naming::text);
+    reply = std::move(exchange(by_text).front());
+  }
+  throw_if_error(*reply);
+  return reply;
+}
+
+bool Connection::is_quiet() const noexcept {
+  pollfd waiting{context_->fd, POLLIN | POLLRDHUP, 0};
+  const int ready = ::poll(&waiting, 1, 0);
+  return ready == 0;
+}
+
+}  // namespace detail::redis
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,344 @@
+#include "redis/redis_scripts.hpp"
+
+#include <openssl/evp.h>
+
+#include <string_view>
+
+#include "idempotency/error.hpp"
+#include "idempotency/transition.hpp"
+#include "redis/redis_record.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::redis {
+
+namespace {
+
+constexpr int phases = 7;
+constexpr int events = 12;
+/// The rows are text: two characters each, from '#' on, which leaves out '"' and ends before '\'.
+constexpr char first_character = '#';
+
+static_assert(static_cast<int>(Phase::issued) == phases - 1);
+static_assert(static_cast<int>(Event::resolve_retry) == events - 1);
+static_assert(static_cast<int>(Answer::lost) == 6 && static_cast<int>(Answer::stored) == 5);
+static_assert(static_cast<int>(Event::begin) == 0 && static_cast<int>(Event::mark_effect) == 3);
+
+/// Every row of the table, in the order in which `row` of the scripts counts.
+std::string transition_table() {
+  std::string table;
+  for (int event = 0; event < events; ++event) {
+    for (int phase = 0; phase < phases; ++phase) {
+      for (const Standing standing : {Standing::other, Standing::current}) {
+        for (const LeaseStatus lease : {LeaseStatus::running, LeaseStatus::run_out}) {
+          for (const RecordMode mode : {RecordMode::take_over, RecordMode::hold}) {
+            const Transition step = transition(static_cast<Phase>(phase), static_cast<Event>(event),
+                                               standing, lease, mode);
+            const int outcome = static_cast<int>(step.to) * 8 + static_cast<int>(step.answer);
+            const int steps = static_cast<int>(step.fence) * 6 + static_cast<int>(step.owner) * 3 +
+                              static_cast<int>(step.lease);
+            table += static_cast<char>(first_character + outcome);
+            table += static_cast<char>(first_character + steps);
+          }
+        }
+      }
+    }
+  }
+  return table;
+}
+
+constexpr std::string_view expiry_since_7_0 = R"lua(
+local function expiry() return redis.call('PEXPIRETIME', key) end
+)lua";
+
+/// Two looks at the clock in the same millisecond make the end exact, so that it is the same each time.
+constexpr std::string_view expiry_before_7_0 = R"lua(
+local function expiry()
+  while true do
+    local before = now()
+    local left = redis.call('PTTL', key)
+    if left < 0 then return -1 end
+    if now() == before then return before + left end
+  end
+end
+)lua";
+
+constexpr std::string_view clock = R"lua(
+local key = KEYS[1]
+local function now()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+)lua";
+
+constexpr std::string_view layout = R"lua(
+local function cut(s, at, size)
+  local piece = s:sub(at, at + size - 1)
+  if #piece ~= size then error('short') end
+  return piece, at + size
+end
+local function number(s, at)
+  local n, scale = 0, 1
+  while true do
+    local b = s:byte(at)
+    at = at + 1
+    if b < 128 then return n + b * scale, at end
+    n, scale = n + (b - 128) * scale, scale * 128
+  end
+end
+local function varint(n)
+  local s = ''
+  while n >= 128 do
+    s = s .. string.char(n % 128 + 128)
+    n = math.floor(n / 128)
+  end
+  return s .. string.char(n)
+end
+local function text(s, at)
+  local size
+  size, at = number(s, at)
+  return cut(s, at, size)
+end
+local function decode(s)
+  local version, marks, parts = s:byte(1, 3)
+  if version ~= 1 or marks >= 64 or parts >= 32 then error('layout') end
+  local r = {state = marks % 8, permanent = math.floor(marks / 8) % 2,
+             hold = math.floor(marks / 16) % 2, marked = math.floor(marks / 32) % 2}
+  if r.state < 1 or r.state > 5 then error('state') end
+  local at = 4
+  r.fence, at = number(s, at)
+  r.attempt, at = number(s, at)
+  r.owner, at = cut(s, at, r.state == 2 and 8 or 16)
+  if r.state == 1 then r.lease, at = number(s, at) end
+  if parts % 2 == 1 then
+    local a, b, c, d, e, f = s:byte(at, at + 5)
+    r.created = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    local later
+    later, at = number(s, at + 6)
+    r.updated = r.created + later
+  end
+  if r.state == 2 or r.state == 3 or r.state == 5 then r.retention, at = number(s, at) end
+  if math.floor(parts / 2) % 2 == 1 then r.fingerprint, at = cut(s, at, 33) end
+  if math.floor(parts / 4) % 2 == 1 then r.trace, at = text(s, at) end
+  if math.floor(parts / 8) % 2 == 1 then r.reason, at = text(s, at) end
+  if math.floor(parts / 16) == 1 then r.result = s:sub(at) end
+  return r
+end
+local function encode(r)
+  local marks = r.state + r.permanent * 8 + r.hold * 16 + r.marked * 32
+  local parts = 1
+  local lease, retention, trace, reason = '', '', '', ''
+  if r.state == 1 then lease = varint(r.lease) end
+  if r.state == 2 or r.state == 3 or r.state == 5 then retention = varint(r.retention) end
+  if r.fingerprint then parts = parts + 2 end
+  if r.trace then parts = parts + 4; trace = varint(#r.trace) .. r.trace end
+  if r.reason then parts = parts + 8; reason = varint(#r.reason) .. r.reason end
+  if r.result then parts = parts + 16 end
+  local c = r.created
+  local times = string.char(math.floor(c / 1099511627776) % 256, math.floor(c / 4294967296) % 256,
+                            math.floor(c / 16777216) % 256, math.floor(c / 65536) % 256,
+                            math.floor(c / 256) % 256, c % 256)
+                .. varint(math.max(0, r.updated - c))
+  local owner = r.owner
+  if r.state == 2 then owner = owner:sub(1, 8) end
+  return string.char(1, marks, parts) .. varint(r.fence) .. varint(r.attempt) .. owner .. lease ..
+         times .. retention .. (r.fingerprint or '') .. trace .. reason .. (r.result or '')
+end
+)lua";
+
+/// The record as it is, `r`, its `phase`, and `t`, the server's clock.
+constexpr std::string_view judging = R"lua(
+local v = redis.call('GET', key)
+local t = now()
+local r, phase, ends, run_out, deadline = nil, 0, -1, 0, ''
+if v then
+  local ok
+  ok, r = pcall(decode, v)
+  if not ok then return redis.error_reply('CORRUPT a stored record cannot be read') end
+  phase = ({1, 2, 3 + r.permanent, 5, 6})[r.state]
+  ends = expiry()
+  if not r.created then
+    r.created = ends >= 0 and ends - L or 0
+    r.updated = r.created
+  end
+  if r.state == 1 and r.lease > 0 and ends >= 0 then
+    deadline = ends - L + r.lease
+    if deadline <= t then run_out = 1 end
+  end
+end
+local function owned_by(owner)
+  if r.state == 2 then return r.owner == owner:sub(1, 8) end
+  return r.owner == owner
+end
+local function row(event, current)
+  local hold = (r.hold == 1 or r.marked == 1) and 1 or 0
+  local at = (((event * 7 + phase) * 2 + (current and 1 or 0)) * 2 + run_out) * 2 + hold
+  local outcome, steps = T:byte(at * 2 + 1, at * 2 + 2)
+  outcome, steps = outcome - 35, steps - 35
+  return math.floor(outcome / 8), outcome % 8, math.floor(steps / 6), math.floor(steps / 3) % 2,
+         steps % 3
+end
+local function move(to, next_fence, owner)
+  if next_fence == 2 then r.fence = r.fence + 1 end
+  if owner then r.owner = owner end
+  if to ~= phase or owner then r.updated = t end
+  r.state = ({1, 2, 3, 3, 4, 5})[to]
+  r.permanent = to == 4 and 1 or 0
+end
+local function save(ttl)
+  local s = encode(r)
+  if ttl then
+    redis.call('SET', key, s, 'PX', ttl)
+  else
+    redis.call('SET', key, s, 'KEEPTTL')
+  end
+  return s
+end
+)lua";
+
+/// ARGV: first value, owner, lease, hold (0 or 1), fingerprint, earlier fingerprint.
+constexpr std::string_view begin_body = R"lua(
+if not v then
+  redis.call('SET', key, ARGV[1], 'PX', L_text)
+  return {0, ARGV[1], expiry(), t}
+end
+if r.fingerprint and ARGV[5] ~= '' and r.fingerprint ~= ARGV[5] and r.fingerprint ~= ARGV[6] then
+  return {7, v, ends, t}
+end
+local to, answer, fence, owner, lease = row(0, owned_by(ARGV[2]))
+if to == phase and fence == 0 and owner == 0 and lease == 0 then return {answer, v, ends, t} end
+if owner == 1 then
+  r.attempt = r.attempt + 1
+  r.hold = tonumber(ARGV[4])
+  r.marked = 0
+  if not r.fingerprint and ARGV[5] ~= '' then r.fingerprint = ARGV[5] end
+  r.reason, r.result = nil, nil
+end
+move(to, fence, owner == 1 and ARGV[2] or nil)
+if lease == 1 then r.lease = tonumber(ARGV[3]) end
+local s = save(L_text)
+return {answer, s, expiry(), t}
+)lua";
+
+/// ARGV: event, owner, fence, lease or retention, reason, has a result (0 or 1), result.
+constexpr std::string_view write_body = R"lua(
+if not v then return {6, t} end
+local event = tonumber(ARGV[1])
+local to, answer, fence, owner, lease =
+  row(event, owned_by(ARGV[2]) and r.fence == tonumber(ARGV[3]))
+if answer ~= 5 then return {answer, t} end
+if event == 3 then
+  if r.marked == 0 then
+    r.marked = 1
+    save(nil)
+  end
+  return {answer, t}
+end
+if to == phase and fence == 0 and owner == 0 and lease == 0 then return {answer, t} end
+move(to, fence, nil)
+if r.state == 1 then
+  r.lease = tonumber(ARGV[4])
+elseif r.state == 2 or r.state == 3 then
+  r.retention = tonumber(ARGV[4])
+  r.reason = ARGV[5] ~= '' and ARGV[5] or nil
+  r.result = ARGV[6] == '1' and ARGV[7] or nil
+  save(ARGV[4])
+  return {answer, t}
+end
+save(L_text)
+return {answer, t}
+)lua";
+
+/// ARGV: event, what was seen (owner, fence, created, state, hold, marked, deadline or ''), the resolver, its fence,
+/// retention, reason, has a result (0 or 1), result.
+constexpr std::string_view resolve_body = R"lua(
+if not v then return {6, t} end
+local event = tonumber(ARGV[1])
+local resolver = ARGV[9]
+if owned_by(resolver) and r.fence == tonumber(ARGV[10]) and phase ~= 1 and phase ~= 5 then
+  return {5, t}
+end
+local as_seen = owned_by(ARGV[2]) and r.fence == tonumber(ARGV[3]) and
+  r.created == tonumber(ARGV[4]) and r.state == tonumber(ARGV[5]) and r.hold == tonumber(ARGV[6]) and
+  r.marked == tonumber(ARGV[7]) and
+  (r.state ~= 1 or tonumber(deadline) == tonumber(ARGV[8]))
+local to, answer, fence, owner = row(event, as_seen)
+if answer ~= 5 then return {answer, t} end
+move(to, fence, owner == 1 and resolver or nil)
+r.retention = tonumber(ARGV[11])
+r.reason = ARGV[12] ~= '' and ARGV[12] or nil
+r.result = ARGV[13] == '1' and ARGV[14] or nil
+save(ARGV[11])
+return {answer, t}
+)lua";
+
+constexpr std::string_view find_body = R"lua(
+local v = redis.call('GET', key)
+if not v then return {false, -1, now()} end
+return {v, expiry(), now()}
+)lua";
+
+std::string sha1_of(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
+    throw Error(Errc::store_refused,
+                "libcrypto offers no SHA-1, by which Redis names its scripts (they are no secret)");
+  }
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) {
+    hex += digits[digest[i] >> 4];
+    hex += digits[digest[i] & 0x0f];
+  }
+  return hex;
+}
+
+std::string_view body_of(ScriptName name) noexcept {
+  switch (name) {
+    case ScriptName::begin:
+      return begin_body;
+    case ScriptName::write:
+      return write_body;
+    case ScriptName::resolve:
+      return resolve_body;
+    case ScriptName::find:
+      return find_body;
+  }
+  return find_body;
+}
+
+Script make(ScriptName name, Dialect dialect) {
+  std::string text(clock);
+  text += dialect == Dialect::since_7_0 ? expiry_since_7_0 : expiry_before_7_0;
+  if (name != ScriptName::find) {
+    const std::string ttl = std::to_string(unfinished_ttl.count());
+    text += "local L = " + ttl + "\nlocal L_text = '" + ttl + "'\n";
+    text += "local T = \"" + transition_table() + "\"\n";
+    text += layout;
+    text += judging;
+  }
+  text += body_of(name);
+  std::string sha1 = sha1_of(text);
+  return {std::move(text), std::move(sha1)};
+}
+
+using Scripts = std::array<Script, script_count>;
+
+Scripts make_all(Dialect dialect) {
+  return {make(ScriptName::begin, dialect), make(ScriptName::write, dialect),
+          make(ScriptName::resolve, dialect), make(ScriptName::find, dialect)};
+}
+
+}  // namespace
+
+const Script& script(ScriptName name, Dialect dialect) {
+  static const Scripts since_7_0 = make_all(Dialect::since_7_0);
+  static const Scripts before_7_0 = make_all(Dialect::before_7_0);
+  const Scripts& scripts = dialect == Dialect::since_7_0 ? since_7_0 : before_7_0;
+  return scripts.at(static_cast<std::size_t>(name));
+}
+
+}  // namespace detail::redis
+}  // namespace v0
+}  // namespace idempotency

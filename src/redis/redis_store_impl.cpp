@@ -1,0 +1,321 @@
+#include "redis/redis_store_impl.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/fork_generation.hpp"
+#include "redis/redis_options.hpp"
+#include "redis/redis_server_check.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::redis {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// What one Redis string may hold is 512 MiB; a record has other parts, too.
+constexpr std::size_t most_bytes = std::size_t{511} << 20;
+/// Renewals sent before their answers are read: few enough that neither side's buffers fill.
+constexpr std::size_t renewals_at_once = 256;
+
+RedisOptions checked(RedisOptions options) {
+  check_options(options);
+  return options;
+}
+
+std::string_view bytes_of(const OwnerToken& owner) noexcept {
+  return {reinterpret_cast<const char*>(owner.bytes().data()), owner.bytes().size()};
+}
+
+std::string to_text(milliseconds span) { return std::to_string(span.count()); }
+std::string to_text(Event event) { return std::to_string(static_cast<int>(event)); }
+
+std::string_view flag(bool set) noexcept { return set ? "1" : "0"; }
+
+WriteOutcome to_outcome(Connection& connection, const redisReply& reply) {
+  connection.show_clock(as_integer(element(reply, 1)));
+  return as_integer(element(reply, 0)) == static_cast<std::int64_t>(Answer::stored)
+             ? WriteOutcome::stored
+             : WriteOutcome::lost;
+}
+
+/// What is told of a record that `begin` met.
+BeginOutcome to_outcome(Answer answer, StoredRecord record, std::int64_t end, Timestamp now) {
+  const RecordFacts facts = facts_of(record, end);
+  const std::uint64_t fence = record.ownership.fence;
+  const auto remaining = [&] { return std::max(milliseconds{0}, facts.expires_at - now); };
+  switch (answer) {
+    case Answer::acquired:
+      return Acquired{fence, record.attempt};
+    case Answer::in_progress:
+      return InProgress{std::max(milliseconds{1}, facts.lease_until - now)};
+    case Answer::completed:
+      return Completed{std::move(record.result), remaining(), fence, record.fingerprint};
+    case Answer::failed:
+      return Failed{
+          Failure{record.retryability, std::move(record.reason), std::move(record.result)},
+          remaining(), fence, record.fingerprint};
+    case Answer::uncertain:
+      return Uncertain{fence, updated_at(record, end)};
+    case Answer::stored:
+    case Answer::lost:
+      break;
+  }
+  refuse_issued();
+}
+
+/// The answer to a record that nobody's `begin` changes, whatever the time: no script is needed.
+std::optional<BeginOutcome> settled(const StoredRecord& record, const BeginRequest& request,
+                                    Timestamp now) {
+  if (record.fingerprint && request.fingerprint) {
+    const FingerprintMatch match = request.fingerprint->match(*record.fingerprint);
+    if (match != FingerprintMatch::same) return Mismatch{match, record.fingerprint->scheme};
+  }
+  if (!record.times) return std::nullopt;  // only a first owner's record says nothing of its times
+  RecordFacts facts = facts_of(record, no_end);
+  facts.expires_at = never;  // Redis had it, so its retention is not over
+  const Phase phase = phase_of(facts, now);
+  const Standing standing =
+      record.ownership.owner == request.owner ? Standing::current : Standing::other;
+  const auto judged = [&](LeaseStatus lease) {
+    return transition(phase, Event::begin, standing, lease, mode_of(facts));
+  };
+  const Transition step = judged(LeaseStatus::running);
+  if (step != unchanged(phase, step.answer) || step != judged(LeaseStatus::run_out)) {
+    return std::nullopt;
+  }
+  return to_outcome(step.answer, record, no_end, now);
+}
+
+}  // namespace
+
+StoreImpl::StoreImpl(RedisOptions options)
+    : options_(checked(std::move(options))),
+      generation_(fork_generation()),
+      pool_(options_, [this](Connection& connection) { greet(connection); }) {
+  try {
+    call(Effect::reads, [](Connection&) { return 0; });
+  } catch (const Error& error) {
+    if (!error.safe_to_retry()) throw;  // otherwise the server may come later
+  }
+}
+
+bool StoreImpl::is_inherited() const noexcept { return generation_ != fork_generation(); }
+
+void StoreImpl::refuse_after_fork() const {
+  if (!is_inherited()) return;
+  throw Error(Errc::used_after_fork,
+              "this Redis store was made before fork(); make the child's own after it");
+}
+
+void StoreImpl::greet(Connection& connection) {
+  if (options_.observer == nullptr || server_checked_.exchange(true)) return;
+  try {
+    report_hazards(connection, *options_.observer);
+  } catch (...) {
+    server_checked_.store(false);
+    throw;
+  }
+}
+
+std::string StoreImpl::key_of(const Key& key) const {
+  std::string text;
+  text.reserve(options_.prefix.size() + key.text().size() + 3);
+  text += options_.prefix;
+  text += ":{";
+  text += key.text();
+  text += '}';
+  return text;
+}
+
+std::optional<Key> StoreImpl::to_key(std::string_view text) const {
+  const std::size_t front = options_.prefix.size() + 2;
+  if (text.size() <= front || !text.ends_with('}')) return std::nullopt;
+  text = text.substr(front, text.size() - front - 1);
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  try {
+    return Key(text.substr(0, colon), text.substr(colon + 1));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string StoreImpl::scan_pattern(const std::optional<std::string>& type) const {
+  // Neither a prefix nor a type may hold a character that means something in a pattern.
+  return options_.prefix + ":{" + (type ? *type + ":" : "") + "*";
+}
+
+BeginOutcome StoreImpl::begin(Connection& connection, const BeginRequest& request) const {
+  const std::string key = key_of(request.key);
+  const std::string first = first_value(request);
+  const std::string ttl = to_text(unfinished_ttl);
+  if (connection.dialect() == Dialect::since_7_0) {
+    Commands commands({"SET", key, first, "NX", "GET", "PX", ttl});
+    const bool asks_the_time = connection.clock().is_stale(std::chrono::steady_clock::now());
+    if (asks_the_time) commands.add({"TIME"});
+    const std::vector<ReplyPtr> replies = connection.exchange(commands);
+    throw_if_error(*replies.front());
+    if (asks_the_time && !is_error(*replies.back())) connection.show_clock(*replies.back());
+    const std::optional<std::string_view> before = as_text(*replies.front());
+    if (!before) return Acquired{1, 1};
+    const Timestamp now = connection.clock().latest(std::chrono::steady_clock::now());
+    if (std::optional<BeginOutcome> outcome = settled(decode(*before), request, now)) {
+      return *std::move(outcome);
+    }
+  }
+  const std::string lease = to_text(stored_lease(request.lease));
+  std::string current;
+  std::string earlier;
+  if (request.fingerprint) {
+    current = to_bytes(request.fingerprint->current());
+    if (request.fingerprint->earlier()) earlier = to_bytes(*request.fingerprint->earlier());
+  }
+  const ReplyPtr reply = connection.run(ScriptName::begin, key,
+                                        {first, bytes_of(request.owner), lease,
+                                         flag(request.mode == RecordMode::hold), current, earlier});
+  const std::int64_t answer = as_integer(element(*reply, 0));
+  StoredRecord record = decode(as_text(element(*reply, 1)).value_or(""));
+  const std::int64_t end = as_integer(element(*reply, 2));
+  const std::int64_t now = as_integer(element(*reply, 3));
+  connection.show_clock(now);
+  if (answer == mismatch_answer) {
+    const Fingerprint::Part stored = record.fingerprint.value_or(Fingerprint::Part{});
+    return Mismatch{
+        request.fingerprint ? request.fingerprint->match(stored) : FingerprintMatch::different,
+        stored.scheme};
+  }
+  return to_outcome(static_cast<Answer>(answer), std::move(record), end,
+                    Timestamp{milliseconds{now}});
+}
+
+WriteOutcome StoreImpl::write(const Key& key, const Write& write) {
+  const bool has_result = write.result != nullptr && write.result->has_value();
+  const std::string_view result = has_result ? std::string_view(**write.result) : "";
+  if (result.size() + write.reason.size() > most_bytes) {
+    throw Error(Errc::too_large, "redis store: a record holds at most 511 MiB");
+  }
+  const std::string name = key_of(key);
+  const std::string event = to_text(write.event);
+  const std::string fence = std::to_string(write.by.fence);
+  const std::string span = to_text(write.span);
+  return call(Effect::writes, [&](Connection& connection) {
+    const ReplyPtr reply = connection.run(
+        ScriptName::write, name,
+        {event, bytes_of(write.by.owner), fence, span, write.reason, flag(has_result), result});
+    return to_outcome(connection, *reply);
+  });
+}
+
+std::vector<WriteOutcome> StoreImpl::renew_many(const std::vector<Renewal>& renewals) {
+  const std::string event = to_text(Event::renew);
+  const auto add = [&](const Connection& connection, Commands& commands, const Renewal& renewal,
+                       Connection::Naming naming) {
+    connection.add_run(
+        commands, ScriptName::write, key_of(renewal.key),
+        {event, bytes_of(renewal.ownership.owner), std::to_string(renewal.ownership.fence),
+         to_text(stored_lease(renewal.lease)), "", "0", ""},
+        naming);
+  };
+  return call(Effect::writes, [&](Connection& connection) {
+    std::vector<WriteOutcome> outcomes;
+    outcomes.reserve(renewals.size());
+    while (outcomes.size() < renewals.size()) {
+      const std::size_t first = outcomes.size();
+      const std::size_t count = std::min(renewals_at_once, renewals.size() - first);
+      Commands commands;
+      for (std::size_t i = 0; i < count; ++i)
+        add(connection, commands, renewals[first + i], Connection::Naming::sha1);
+      const std::vector<ReplyPtr> replies = connection.exchange(commands);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (!is_noscript(*replies[i])) {
+          throw_if_error(*replies[i]);
+          outcomes.push_back(to_outcome(connection, *replies[i]));
+          continue;
+        }
+        Commands by_text;
+        add(connection, by_text, renewals[first + i], Connection::Naming::text);
+        outcomes.push_back(to_outcome(connection, *connection.ask(by_text)));
+      }
+    }
+    return outcomes;
+  });
+}
+
+WriteOutcome StoreImpl::resolve(const Record& seen, const Resolution& resolution) {
+  const bool succeeded = resolution.verdict == Resolution::Verdict::succeeded;
+  const bool has_result = succeeded && resolution.result.has_value();
+  const std::string name = key_of(seen.key);
+  const std::string event = to_text(event_of(resolution.verdict));
+  const std::string fence = std::to_string(seen.ownership.fence);
+  const std::string next_fence = std::to_string(seen.ownership.fence + 1);
+  const std::string created = to_text(seen.created_at.time_since_epoch());
+  const std::string state = std::to_string(static_cast<int>(seen.state));
+  const std::string deadline =
+      seen.lease_until ? to_text(seen.lease_until->time_since_epoch()) : "";
+  const std::string retention = to_text(stored_retention(resolution.retention));
+  const std::string_view reason = succeeded ? std::string_view{} : resolution.reason;
+  const std::string_view result = has_result ? std::string_view(*resolution.result) : "";
+  return call(Effect::writes, [&](Connection& connection) {
+    const ReplyPtr reply = connection.run(
+        ScriptName::resolve, name,
+        {event, bytes_of(seen.ownership.owner), fence, created, state,
+         flag(seen.mode == RecordMode::hold), flag(seen.effect_marked), deadline,
+         bytes_of(resolution.resolver), next_fence, retention, reason, flag(has_result), result});
+    return to_outcome(connection, *reply);
+  });
+}
+
+std::optional<StoreImpl::Found> StoreImpl::found(const redisReply& reply) {
+  const std::optional<std::string_view> value = as_text(element(reply, 0));
+  if (!value) return std::nullopt;
+  return Found{decode(*value), as_integer(element(reply, 1)),
+               Timestamp{milliseconds{as_integer(element(reply, 2))}}};
+}
+
+void StoreImpl::Attempts::note(const Broken& broken) noexcept {
+  if (effect_ == Effect::writes && broken.progress == Broken::Progress::sent) {
+    may_have_written_ = true;
+  }
+}
+
+bool StoreImpl::Attempts::may_repeat(const Broken& broken, Pool::Loan::Origin origin) noexcept {
+  if (repeated_ || origin != Pool::Loan::Origin::idle || broken.cause != Broken::Cause::closed) {
+    return false;
+  }
+  repeated_ = true;
+  return true;
+}
+
+Error StoreImpl::Attempts::reply_lost(std::string words) const {
+  return Error(Errc::store_reply_lost,
+               "redis store: the request was sent and not answered; repeat the call with the same "
+               "token",
+               std::move(words));
+}
+
+Error StoreImpl::Attempts::error_of(const Broken& broken) const {
+  if (may_have_written_) return reply_lost(broken.words);
+  return Error(
+      Errc::store_unavailable,
+      broken.cause == Broken::Cause::timed_out
+          ? "redis store: the server did not answer in time; repeat the call"
+          : "redis store: the connection ended before the request was sent; repeat the call",
+      broken.words);
+}
+
+Error StoreImpl::Attempts::error_of(const ErrorReply& reply) const {
+  if (may_have_written_) return reply_lost(reply.words);
+  return make_error(reply);
+}
+
+void StoreImpl::Attempts::rethrow(const Error& error) const {
+  if (may_have_written_ && !error.effect_possible()) throw reply_lost(error.detail());
+  throw error;
+}
+
+}  // namespace detail::redis
+}  // namespace v0
+}  // namespace idempotency
