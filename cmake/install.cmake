@@ -60,6 +60,16 @@ if(IDEMPOTENCY_WITH_SQLITE)
                          "idempotency = ${PROJECT_VERSION}, sqlite3"
                          "-L\${libdir} -lidempotency_sqlite")
 endif()
+if(IDEMPOTENCY_WITH_MYSQL)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindMySqlClient.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  find_package(MySqlClient REQUIRED)
+  idempotency_pkg_config(mysql "MySQL and MariaDB store of idempotency"
+                         "idempotency = ${PROJECT_VERSION}, ${MySqlClient_PKG_CONFIG_NAME}"
+                         "-L\${libdir} -lidempotency_mysql")
+endif()
 if(IDEMPOTENCY_WITH_JSON)
   idempotency_pkg_config(json "JSON codec of idempotency"
                          "idempotency = ${PROJECT_VERSION}, nlohmann_json" "")

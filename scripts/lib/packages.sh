@@ -3,6 +3,7 @@
 packages_build=(
   build-essential
   cmake
+  libmariadb-dev
   libsqlite3-dev
   libssl-dev
   ninja-build
@@ -22,6 +23,7 @@ packages_test=(
   libgmock-dev
   libgtest-dev
   libprotobuf-dev
+  mariadb-server
   protobuf-compiler
   python3
   spin
