@@ -260,7 +260,8 @@ Reply Connection::execute(std::string_view sql, Parameters parameters, Stage sta
   }
   Reply answer;
   if (!statement.execute(parameters) || !statement.fetch(answer)) {
-    const unsigned code = statement.error();
+    unsigned code = statement.error();
+    if (code == 0) code = 2027;  // an answer that the client cannot take apart
     std::string words = statement.words();
     statement.finish();
     if (code == 1243 || code == 1615) statements_.erase(std::string(sql));

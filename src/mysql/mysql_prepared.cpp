@@ -210,7 +210,8 @@ bool Connection::Prepared::fetch(Reply& answer) {
   const unsigned count = mysql_stmt_field_count(statement_);
   if (count == 0) return true;
   if (columns_.size() != count && !read_columns()) return false;
-  if (mysql_stmt_store_result(statement_) != 0) return false;
+  // Row by row: after an error that comes behind the columns' names (a deadlock in INSERT ... RETURNING) libmariadb 3.3 waits for rows that
+  // never come when the answer was to be stored first.
   answer.columns = names_;
   while (true) {
     const int got = mysql_stmt_fetch(statement_);

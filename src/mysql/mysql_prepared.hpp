@@ -11,7 +11,8 @@ namespace detail::mysql {
 /// One prepared statement. Its functions answer false when the client has an error to tell.
 class Connection::Prepared {
  public:
-  explicit Prepared(MYSQL* handle) noexcept : statement_(mysql_stmt_init(handle)) {}
+  explicit Prepared(MYSQL* handle) noexcept
+      : handle_(handle), statement_(mysql_stmt_init(handle)) {}
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
   ~Prepared() {
@@ -31,11 +32,15 @@ class Connection::Prepared {
   [[nodiscard]] std::uint64_t affected_rows() const noexcept {
     return mysql_stmt_affected_rows(statement_);
   }
+  /// libmariadb tells errors among the rows at the connection only.
   [[nodiscard]] unsigned error() const noexcept {
-    return statement_ == nullptr ? 2008 : mysql_stmt_errno(statement_);
+    if (statement_ == nullptr) return 2008;
+    const unsigned code = mysql_stmt_errno(statement_);
+    return code != 0 ? code : mysql_errno(handle_);
   }
   [[nodiscard]] std::string words() const {
-    return statement_ == nullptr ? "out of memory" : mysql_stmt_error(statement_);
+    if (statement_ == nullptr) return "out of memory";
+    return mysql_stmt_errno(statement_) != 0 ? mysql_stmt_error(statement_) : mysql_error(handle_);
   }
 
  private:
@@ -54,6 +59,7 @@ class Connection::Prepared {
   [[nodiscard]] bool read_columns();
   [[nodiscard]] bool read_cell(unsigned index, SqlValue::Value& cell);
 
+  MYSQL* handle_;
   MYSQL_STMT* statement_;
   std::vector<Column> columns_;
   std::vector<MYSQL_BIND> results_;
