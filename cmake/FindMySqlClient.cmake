@@ -3,11 +3,12 @@
 # MySqlClient_PKG_CONFIG_NAME is the name pkg-config knows it by.
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
-  foreach(name IN ITEMS libmariadb mysqlclient)
-    if(NOT PC_MySqlClient_FOUND)
-      unset(PC_MySqlClient_FOUND CACHE)
-      pkg_check_modules(PC_MySqlClient QUIET ${name})
+  foreach(name IN ITEMS mysqlclient libmariadb)  # the last one found is taken
+    pkg_check_modules(PC_${name} QUIET ${name})
+    if(PC_${name}_FOUND)
       set(MySqlClient_PKG_CONFIG_NAME ${name})
+      set(PC_MySqlClient_INCLUDE_DIRS ${PC_${name}_INCLUDE_DIRS})
+      set(PC_MySqlClient_LIBRARY_DIRS ${PC_${name}_LIBRARY_DIRS})
     endif()
   endforeach()
 endif()
