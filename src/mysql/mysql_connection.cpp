@@ -202,7 +202,8 @@ void Connection::set_autocommit(Autocommit wanted) {
   autocommit_ = wanted;
 }
 
-void Connection::fail(unsigned code, std::string words, Stage stage, std::string_view doing) {
+void Connection::fail(unsigned code, const std::string& words, Stage stage,
+                      std::string_view doing) {
   last_error_ = code;
   if (breaks_connection(code) || stage == Stage::commit) broken_ = true;
   throw make_error(code, words, stage, doing);
@@ -262,10 +263,10 @@ Reply Connection::execute(std::string_view sql, Parameters parameters, Stage sta
   if (!statement.execute(parameters) || !statement.fetch(answer)) {
     unsigned code = statement.error();
     if (code == 0) code = 2027;  // an answer that the client cannot take apart
-    std::string words = statement.words();
+    const std::string words = statement.words();
     statement.finish();
     if (code == 1243 || code == 1615) statements_.erase(std::string(sql));
-    fail(code, std::move(words), stage, "a statement");
+    fail(code, words, stage, "a statement");
   }
   answer.changes = changes(statement.affected_rows());
   statement.finish();

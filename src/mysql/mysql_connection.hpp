@@ -96,7 +96,8 @@ class Connection {
   Reply take_answer(Stage stage);
   [[nodiscard]] SqlChanges changes(std::uint64_t affected) const noexcept;
   [[noreturn]] void fail(Stage stage, std::string_view doing);
-  [[noreturn]] void fail(unsigned code, std::string words, Stage stage, std::string_view doing);
+  [[noreturn]] void fail(unsigned code, const std::string& words, Stage stage,
+                         std::string_view doing);
 
   MYSQL* handle_ = nullptr;
   bool owned_ = true;

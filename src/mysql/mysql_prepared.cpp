@@ -138,7 +138,7 @@ bool Connection::Prepared::read_columns() {
       case Kind::unsigned_integer:
         bind.buffer_type = MYSQL_TYPE_LONGLONG;
         bind.buffer = &column.number;
-        bind.is_unsigned = column.kind == Kind::unsigned_integer;
+        bind.is_unsigned = column.kind == Kind::unsigned_integer ? 1 : 0;
         break;
       case Kind::real:
         bind.buffer_type = MYSQL_TYPE_DOUBLE;

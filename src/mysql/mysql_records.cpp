@@ -243,6 +243,7 @@ std::optional<Record> Records::find(const Key& key) {
 
 std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewals) {
   std::vector<const Renewal*> ordered;  // locked in one order by all
+  ordered.reserve(renewals.size());
   for (const Renewal& renewal : renewals)
     ordered.push_back(&renewal);
   std::sort(ordered.begin(), ordered.end(), [](const Renewal* a, const Renewal* b) {
@@ -250,6 +251,7 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
   });
   std::string wanted;
   std::vector<Key> keys;
+  keys.reserve(renewals.size());
   for (const Renewal* renewal : ordered) {
     const std::array parameters{bytes_parameter(renewal->key.type()),
                                 bytes_parameter(renewal->key.value()),
@@ -279,6 +281,7 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
     rows.emplace(take_key(cells).text(), std::move(row));
   }
   std::vector<WriteOutcome> outcomes;
+  outcomes.reserve(renewals.size());
   for (const Renewal& renewal : renewals) {
     const auto row = rows.find(renewal.key.text());
     const RecordFacts* facts = row == rows.end() ? nullptr : &row->second.facts;

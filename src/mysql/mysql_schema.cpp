@@ -61,6 +61,16 @@ constexpr std::array columns{
     Column{"result", "longblob", true},
 };
 
+/// "column 'NAME' of the table of records" and what is wrong with it.
+std::string of_column(const std::string& name, std::string_view what) {
+  std::string text = "column '";
+  text += name;
+  text += "' of the table of records ";
+  text += what;
+  text += "; choose another table_prefix, or move that table away";
+  return text;
+}
+
 [[noreturn]] void refuse(const std::string& message, std::string_view table) {
   throw Error(Errc::store_refused, "mysql store, checking the schema: " + message,
               std::string(table));
@@ -114,13 +124,11 @@ bool check_table(Connection& connection, std::string_view database, std::string_
 }
 
 void check_columns(Connection& connection, std::string_view database, std::string_view table) {
-  constexpr const char* remedy = "; choose another table_prefix, or move that table away";
   Reply found = ask(connection,
                     "SELECT column_name, column_type, is_nullable, extra, column_default "
                     "FROM information_schema.columns "
                     "WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position",
                     database, table);
-  std::size_t known = 0;
   for (const Column& wanted : columns) {
     const auto row = std::find_if(found.rows.begin(), found.rows.end(), [&](Cells& cells) {
       std::string name = take_bytes(cells[0], "name");
@@ -129,22 +137,18 @@ void check_columns(Connection& connection, std::string_view database, std::strin
       return same;
     });
     const std::string name(wanted.name);
-    if (row == found.rows.end())
-      refuse("the table of records has no column '" + name + "'" + remedy, table);
-    ++known;
+    if (row == found.rows.end()) refuse(of_column(name, "is missing"), table);
     const std::string type = without_width(take_bytes((*row)[1], "type"));
     if (type != wanted.type) {
-      refuse("column '" + name + "' of the table of records is " + type + " and not " +
-                 std::string(wanted.type) + remedy,
-             table);
+      std::string difference = "is " + type + " and not ";
+      difference += wanted.type;
+      refuse(of_column(name, difference), table);
     }
     if ((lower(take_bytes((*row)[2], "nullable")) == "yes") != wanted.may_be_null) {
-      refuse("column '" + name + "' of the table of records " +
-                 (wanted.may_be_null ? "must allow NULL" : "must be NOT NULL") + remedy,
-             table);
+      refuse(of_column(name, wanted.may_be_null ? "must allow NULL" : "must be NOT NULL"), table);
     }
     if (const std::string extra = lower(take_bytes((*row)[3], "extra")); !extra.empty()) {
-      refuse("column '" + name + "' of the table of records is '" + extra + "'" + remedy, table);
+      refuse(of_column(name, "is " + extra), table);
     }
   }
   for (Cells& cells : found.rows) {  // others are welcome as long as an INSERT need not name them
@@ -155,11 +159,9 @@ void check_columns(Connection& connection, std::string_view database, std::strin
     if (lower(take_bytes(cells[2], "nullable")) == "no" &&
         std::holds_alternative<std::monostate>(cells[4]) &&
         lower(take_bytes(cells[3], "extra")).find("generated") == std::string::npos) {
-      refuse("column '" + name + "' of the table of records is unknown and has no default" + remedy,
-             table);
+      refuse(of_column(name, "is unknown and has no default"), table);
     }
   }
-  static_cast<void>(known);
 }
 
 void check_keys(Connection& connection, std::string_view database, std::string_view table) {
