@@ -2,6 +2,7 @@
 #include <mysql.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -380,13 +381,19 @@ class MySqlCounts : public MySqlFaults {
     }
     return counts;
   }
+  /// The least of several times: the server's own background writes can only add to it.
   template <class Work>
   Counts during(Work work) {
-    const Counts before = now();
-    work();
-    const Counts after = now();
-    return {after.statements - before.statements - 1, after.prepared - before.prepared,
-            after.flushes - before.flushes};
+    Counts least{1000, 1000, 1000};
+    for (int time = 0; time < 6; ++time) {
+      const Counts before = now();
+      work(std::to_string(time));
+      const Counts after = now();
+      least.statements = std::min(least.statements, after.statements - before.statements - 1);
+      least.prepared = std::min(least.prepared, after.prepared - before.prepared);
+      least.flushes = std::min(least.flushes, after.flushes - before.flushes);
+    }
+    return least;
   }
   void run(const std::string& value) {
     const BeginRequest wanted = request(value);
@@ -399,7 +406,7 @@ class MySqlCounts : public MySqlFaults {
 TEST_F(MySqlCounts, AreTwoStatementsAndTwoFlushesForAFirstRun) {
   run("warm");
 
-  const Counts counts = during([&] { run("k"); });
+  const Counts counts = during([&](const std::string& value) { run(value); });
 
   EXPECT_EQ(counts.statements, 2U);
   EXPECT_EQ(counts.prepared, 0U);
@@ -407,14 +414,18 @@ TEST_F(MySqlCounts, AreTwoStatementsAndTwoFlushesForAFirstRun) {
 }
 
 TEST_F(MySqlCounts, AreOneStatementAndNoFlushForADuplicate) {
+  for (int time = 0; time < 6; ++time)
+    run(std::to_string(time));
   run("k");
   static_cast<void>(store_.begin(request()));  // from now on the key is known to be hot
   static_cast<void>(store_.begin(request()));
   MySqlStore cold(options_);
   static_cast<void>(cold.begin(request("warm")));
 
-  const Counts of_cold = during([&] { static_cast<void>(cold.begin(request())); });
-  const Counts of_hot = during([&] { static_cast<void>(store_.begin(request())); });
+  const Counts of_cold = during([&](const std::string& value) {
+    static_cast<void>(cold.begin(request(value)));  // each of them seen for the first time
+  });
+  const Counts of_hot = during([&](const auto&) { static_cast<void>(store_.begin(request())); });
 
   EXPECT_EQ(of_cold.statements, 1U);
   EXPECT_EQ(of_cold.prepared, 0U);
@@ -440,7 +451,7 @@ TEST_F(MySqlCounts, AreNoFlushAndNoExchangeMoreInATransaction) {
   };
   transact("warm");
 
-  const Counts counts = during([&] { transact("k"); });
+  const Counts counts = during([&](const std::string& value) { transact(value); });
 
   EXPECT_EQ(counts.statements, 4U);  // the last two in one exchange
   EXPECT_EQ(counts.prepared, 0U);
@@ -455,7 +466,8 @@ TEST_F(MySqlCounts, AreOneStatementAndOneFlushForManyRenewals) {
     renewals.push_back({wanted.key, {wanted.owner, 1}, 1h});
   }
 
-  const Counts counts = during([&] { static_cast<void>(store_.renew_many(renewals)); });
+  const Counts counts =
+      during([&](const auto&) { static_cast<void>(store_.renew_many(renewals)); });
 
   EXPECT_EQ(counts.statements, 1U);
   EXPECT_EQ(counts.flushes, 1U);
