@@ -76,6 +76,16 @@ if(IDEMPOTENCY_WITH_REDIS)
                          "idempotency = ${PROJECT_VERSION}, hiredis"
                          "-L\${libdir} -lidempotency_redis")
 endif()
+if(IDEMPOTENCY_WITH_MYSQL)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindMySqlClient.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  find_package(MySqlClient REQUIRED)
+  idempotency_pkg_config(mysql "MySQL and MariaDB store of idempotency"
+                         "idempotency = ${PROJECT_VERSION}, ${MySqlClient_PKG_CONFIG_NAME}"
+                         "-L\${libdir} -lidempotency_mysql")
+endif()
 if(IDEMPOTENCY_WITH_OPEN)
   set(open_requires "idempotency = ${PROJECT_VERSION}")
   foreach(backend IN ITEMS sqlite redis mysql)

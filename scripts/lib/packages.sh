@@ -4,6 +4,7 @@ packages_build=(
   build-essential
   cmake
   libhiredis-dev
+  libmariadb-dev
   libsqlite3-dev
   libssl-dev
   ninja-build
@@ -23,6 +24,7 @@ packages_test=(
   libgmock-dev
   libgtest-dev
   libprotobuf-dev
+  mariadb-server
   protobuf-compiler
   python3
   redis-server

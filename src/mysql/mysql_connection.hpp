@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "idempotency/sql_transaction.hpp"
+#include "idempotency/stores/mysql.hpp"
+#include "mysql/mysql_client.hpp"
+#include "mysql/mysql_result.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+using Parameter = SqlParameter::Value;
+using Parameters = std::span<const Parameter>;
+using Cells = std::vector<SqlValue::Value>;
+
+/// What one statement answered.
+struct Reply {
+  SqlRow::Columns columns;
+  std::vector<Cells> rows;
+  SqlChanges changes;
+};
+
+/// Which server this is and what it allows.
+struct ServerTraits {
+  SqlDialect dialect = SqlDialect::mysql;
+  bool returns_rows_of_insert = false;  ///< INSERT ... RETURNING
+  bool sets_for_statement = false;      ///< SET STATEMENT ... FOR
+  std::uint64_t max_packet = 1U << 20U;
+};
+
+/// `sql` with its parameters, each '?' in turn, as literals that mean the same under any sql_mode and character set.
+/// Preconditions: no '?' in `sql` but those.
+[[nodiscard]] std::string with_literals(std::string_view sql, Parameters parameters);
+
+/// Whether transactions begin by themselves and need a COMMIT.
+enum class Autocommit : std::uint8_t { on, off };
+
+/// One connection with its prepared statements: the store's own, or one that the application lends.
+///
+/// Thread safety: belongs to one thread at a time.
+class Connection {
+ public:
+  explicit Connection(const MySqlOptions& options);
+  /// Borrows `adopted`; the connection's settings stay as they are.
+  Connection(MYSQL* adopted, const ServerTraits& traits);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  /// Executes through a prepared statement, which is kept.
+  Reply execute(std::string_view sql, Parameters parameters, Stage stage);
+  /// Executes as text, one or (on an own connection) several statements; an answer for each. When a later statement fails, the
+  /// error's stage is `stage` and nothing is known of the answers before.
+  std::vector<Reply> run(std::string_view sql, Stage stage);
+
+  void set_autocommit(Autocommit wanted);
+  [[nodiscard]] Autocommit autocommit() const noexcept { return autocommit_; }
+  [[nodiscard]] bool in_transaction() const noexcept;
+  /// The transaction's end did not go well, or the connection is gone.
+  [[nodiscard]] bool is_broken() const noexcept { return broken_; }
+  void set_broken() noexcept { broken_ = true; }
+  /// The number of the last error, 0 when the last statement had none.
+  [[nodiscard]] unsigned last_error() const noexcept { return last_error_; }
+  /// Whether it has answered before: an error may only mean that it was closed while it was idle.
+  [[nodiscard]] bool was_used() const noexcept { return used_; }
+
+  [[nodiscard]] const ServerTraits& traits() const noexcept { return traits_; }
+  [[nodiscard]] MYSQL* handle() const noexcept { return handle_; }
+  /// Forgets the handle without a word to the server: it belongs to the parent of a fork.
+  void abandon() noexcept;
+
+ private:
+  class Prepared;
+  struct TextHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+
+  void connect(const MySqlOptions& options);
+  void set_tls(const MySqlOptions& options);
+  void read_traits();
+  Prepared& prepared(std::string_view sql, Stage stage);
+  void check_size(std::uint64_t bytes) const;
+  Reply take_answer(Stage stage);
+  [[nodiscard]] SqlChanges changes(std::uint64_t affected) const noexcept;
+  [[noreturn]] void fail(Stage stage, std::string_view doing);
+  [[noreturn]] void fail(unsigned code, const std::string& words, Stage stage,
+                         std::string_view doing);
+
+  MYSQL* handle_ = nullptr;
+  bool owned_ = true;
+  bool broken_ = false;
+  bool used_ = false;
+  Autocommit autocommit_ = Autocommit::on;
+  unsigned last_error_ = 0;
+  ServerTraits traits_;
+  std::unordered_map<std::string, std::unique_ptr<Prepared>, TextHash, std::equal_to<>> statements_;
+};
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

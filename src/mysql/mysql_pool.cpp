@@ -1,0 +1,116 @@
+#include "mysql/mysql_pool.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+void Pool::wait_for_place(std::unique_lock<std::mutex>& lock, SteadyTime deadline) {
+  if (waiting_.empty() && taken_ < options_.connections) {
+    ++taken_;
+    return;
+  }
+  std::condition_variable mine;
+  waiting_.push_back(&mine);
+  const auto is_waiting = [&] {
+    return std::find(waiting_.begin(), waiting_.end(), &mine) != waiting_.end();
+  };
+  if (mine.wait_until(lock, deadline, [&] { return !is_waiting(); })) return;  // promised
+  waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &mine));
+  throw Error(Errc::store_busy,
+              "mysql store: all connections are in use; repeat the call, allow more connections or "
+              "a longer wait");
+}
+
+/// The place goes to the one who waits longest.
+void Pool::leave_place() noexcept {
+  if (waiting_.empty()) {
+    --taken_;
+    return;
+  }
+  std::condition_variable* next = waiting_.front();
+  waiting_.pop_front();
+  next->notify_one();
+}
+
+/// The one used last, so that those beyond the usual need grow old and are closed by the server.
+std::unique_ptr<Connection> Pool::idle(Autocommit autocommit) noexcept {
+  if (idle_.empty()) return nullptr;
+  auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& connection) {
+    return connection->autocommit() == autocommit;
+  });
+  if (found == idle_.rend()) {
+    if (idle_.size() + taken_ <= options_.connections) return nullptr;  // there is room for another
+    found = idle_.rbegin();
+  }
+  std::unique_ptr<Connection> connection = std::move(*found);
+  idle_.erase(std::next(found).base());
+  return connection;
+}
+
+std::unique_ptr<Connection> Pool::take(Autocommit autocommit, Freshness freshness,
+                                       SteadyTime deadline) {
+  std::unique_ptr<Connection> connection;
+  std::vector<std::unique_ptr<Connection>> stale;
+  {
+    std::unique_lock lock(mutex_);
+    wait_for_place(lock, deadline);
+    if (freshness == Freshness::fresh) {
+      stale.swap(idle_);  // what broke one of them has probably broken all
+    } else {
+      connection = idle(autocommit);
+    }
+  }
+  try {
+    const ClientUse use;
+    stale.clear();
+    if (!connection) connection = std::make_unique<Connection>(options_);
+    connection->set_autocommit(autocommit);
+    return connection;
+  } catch (...) {
+    connection.reset();
+    const std::scoped_lock lock(mutex_);
+    leave_place();
+    throw;
+  }
+}
+
+void Pool::give_back(std::unique_ptr<Connection> connection) noexcept {
+  if (!connection) return;
+  if (connection->is_broken()) {
+    try {
+      const ClientUse use;
+      connection.reset();
+    } catch (const std::exception&) {
+      static_cast<void>(connection.release());  // the client does not start: nothing can be closed
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  if (connection) {
+    try {
+      idle_.push_back(std::move(connection));
+    } catch (const std::exception&) {  // out of memory: closed
+    }
+  }
+  leave_place();
+}
+
+void Pool::close() noexcept {
+  try {
+    const ClientUse use;
+    idle_.clear();
+  } catch (const std::exception&) {
+    abandon();
+  }
+}
+
+void Pool::abandon() noexcept {
+  for (const auto& connection : idle_)
+    connection->abandon();
+}
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

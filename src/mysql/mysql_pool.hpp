@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "mysql/mysql_connection.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+/// Whether a connection may be one that has been idle.
+enum class Freshness : std::uint8_t { any, fresh };
+
+/// A bounded number of connections. Who waits longest is served first.
+///
+/// Thread safety: all members may be called concurrently.
+class Pool {
+ public:
+  explicit Pool(const MySqlOptions& options) : options_(options) {}
+
+  /// Errors: `Errc::store_busy` when none is free by `deadline`; those of connecting.
+  [[nodiscard]] std::unique_ptr<Connection> take(Autocommit autocommit, Freshness freshness,
+                                                 SteadyTime deadline);
+  /// A broken connection is closed.
+  void give_back(std::unique_ptr<Connection> connection) noexcept;
+  /// Closes what is idle. Preconditions: nobody uses the pool any more.
+  void close() noexcept;
+  /// In the child of a fork: forgets all without a word to the server.
+  void abandon() noexcept;
+
+ private:
+  void wait_for_place(std::unique_lock<std::mutex>& lock, SteadyTime deadline);
+  [[nodiscard]] std::unique_ptr<Connection> idle(Autocommit autocommit) noexcept;
+  void leave_place() noexcept;
+
+  const MySqlOptions& options_;
+  std::mutex mutex_;
+  std::deque<std::condition_variable*> waiting_;
+  std::vector<std::unique_ptr<Connection>> idle_;
+  std::size_t taken_ = 0;  ///< in use, or promised to one who waits
+};
+
+/// A connection for one call.
+class PooledConnection {
+ public:
+  PooledConnection(Pool& pool, std::unique_ptr<Connection> connection) noexcept
+      : pool_(&pool), connection_(std::move(connection)) {}
+  PooledConnection(const PooledConnection&) = delete;
+  PooledConnection& operator=(const PooledConnection&) = delete;
+  ~PooledConnection() { pool_->give_back(std::move(connection_)); }
+
+  [[nodiscard]] Connection& operator*() const noexcept { return *connection_; }
+  [[nodiscard]] Connection* operator->() const noexcept { return connection_.get(); }
+
+ private:
+  Pool* pool_;
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

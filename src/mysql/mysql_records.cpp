@@ -1,0 +1,354 @@
+#include "mysql/mysql_records.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int most_rounds = 4;
+constexpr std::size_t most_blob_bytes = 65'535;
+
+[[noreturn]] void throw_moving() {
+  throw Error(Errc::store_busy,
+              "mysql store: the record changes faster than it can be judged; repeat the call");
+}
+
+void check_blob(std::string_view text, const char* what) {
+  if (text.size() <= most_blob_bytes) return;
+  throw Error(Errc::too_large, std::string("mysql store: a record's ") + what +
+                                   " has at most 65535 bytes; nothing was written");
+}
+
+/// Whether `event` would do something to the row as it is; otherwise it has been done before.
+bool would_change(const Transition& step, const Row& row, Event event) noexcept {
+  if (event == Event::mark_effect) return !row.facts.effect_marked;
+  return step.to != phase_of(row.facts, row.now);
+}
+
+std::string condition_of(const std::vector<Key>& keys) {
+  std::string sql;
+  for (const Key& key : keys) {
+    const std::array<Parameter, 2> parts{bytes_parameter(key.type()), bytes_parameter(key.value())};
+    sql += sql.empty() ? "" : " OR ";
+    sql += with_literals("(business_type = ? AND value = ?)", parts);
+  }
+  return sql;
+}
+
+/// "(business_type, value) > (?, ?)" in the form that both servers look up in the key.
+constexpr std::string_view behind_position =
+    " WHERE business_type >= ? AND (business_type > ? OR value > ?)";
+
+struct Position {
+  explicit Position(const Key* key)
+      : type(key == nullptr ? std::string_view() : key->type()),
+        value(key == nullptr ? std::string_view() : key->value()) {}
+  std::string_view type;
+  std::string_view value;
+};
+
+Key take_key(Cells& cells) {
+  const std::string type = take_bytes(cells[0], "business_type");
+  const std::string value = take_bytes(cells[1], "value");
+  return Key(type, value);
+}
+
+}  // namespace
+
+Reply Records::send(const std::string& sql, Parameters parameters, Stage stage) {
+  if (travel_ == Travel::prepared) return connection_->execute(sql, parameters, stage);
+  return std::move(connection_->run(with_literals(sql, parameters), stage).front());
+}
+
+std::optional<Row> Records::select(const std::string& sql, const Key& key) {
+  const std::array<Parameter, 2> parameters{bytes_parameter(key.type()),
+                                            bytes_parameter(key.value())};
+  Reply reply = send(sql, parameters, read_);
+  if (reply.rows.empty()) return std::nullopt;
+  return read_row(reply.rows.front());
+}
+
+BeginOutcome Records::begin(const BeginRequest& request) {
+  check_blob(request.trace, "trace");
+  const auto current = request.fingerprint ? std::optional(request.fingerprint->current())
+                                           : std::optional<Fingerprint::Part>();
+  const auto earlier =
+      request.fingerprint ? request.fingerprint->earlier() : std::optional<Fingerprint::Part>();
+  const FingerprintBytes current_bytes(current);
+  const FingerprintBytes earlier_bytes(earlier);
+  const std::array parameters{
+      bytes_parameter(request.key.type()),
+      bytes_parameter(request.key.value()),
+      number(static_cast<std::uint64_t>(request.mode)),
+      owner_parameter(request.owner),
+      current_bytes.parameter(),
+      span_parameter(request.lease),
+      request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace),
+      earlier_bytes.parameter()};
+  const bool returning = connection_->traits().returns_rows_of_insert;
+  const std::string& statement = returning ? statements_->begin_returning : statements_->begin;
+  for (int round = 0; round < most_rounds; ++round) {
+    Reply reply = prefix_.empty() ? send(statement, parameters, write_)
+                                  : send(prefix_ + statement, parameters, write_);
+    std::optional<Row> row;
+    if (returning) {
+      row = read_row(reply.rows.at(0));
+    } else {
+      // An unchanged row counts as 1 as well under CLIENT_FOUND_ROWS, which the application may have set on its own.
+      const bool counts_changes = travel_ == Travel::prepared;
+      if (reply.changes.changed == 1 && counts_changes) return Acquired{1, 1};
+      row = select(write_ == Stage::within ? statements_->select_locking : statements_->select,
+                   request.key);
+    }
+    if (!row) continue;  // purged meanwhile
+    std::optional<BeginOutcome> outcome = outcome_of(*std::move(row), request);
+    if (outcome) return *std::move(outcome);
+  }
+  throw_moving();
+}
+
+std::optional<BeginOutcome> Records::peek(const BeginRequest& request) {
+  std::optional<Row> row = select(statements_->select, request.key);
+  if (!row || row->facts.ownership.owner == request.owner) return std::nullopt;
+  return outcome_of(*std::move(row), request);
+}
+
+WriteOutcome Records::write(const std::string& sql, Parameters parameters, const Key& key,
+                            const Ownership& by, Event event) {
+  for (int round = 0; round < most_rounds; ++round) {
+    if (send(sql, parameters, write_).changes.matched != 0) return WriteOutcome::stored;
+    const std::optional<Row> row = select(statements_->select, key);
+    if (!row) return WriteOutcome::lost;
+    const Transition step = judge_write(&row->facts, event, by, row->now);
+    if (step.answer != v0::Answer::stored) return WriteOutcome::lost;
+    if (!would_change(step, *row, event)) return WriteOutcome::stored;
+  }
+  throw_moving();
+}
+
+WriteOutcome Records::complete(const Key& key, const Ownership& by, const Completion& completion) {
+  const std::array parameters{span_parameter(completion.retention),
+                              optional_bytes(completion.result),
+                              bytes_parameter(key.type()),
+                              bytes_parameter(key.value()),
+                              owner_parameter(by.owner),
+                              number(by.fence)};
+  return write(statements_->complete, parameters, key, by, Event::complete);
+}
+
+std::string Records::complete_text(const Statements& statements, const Key& key,
+                                   const Ownership& by, const Completion& completion) {
+  const std::array parameters{span_parameter(completion.retention),
+                              optional_bytes(completion.result),
+                              bytes_parameter(key.type()),
+                              bytes_parameter(key.value()),
+                              owner_parameter(by.owner),
+                              number(by.fence)};
+  return with_literals(statements.complete, parameters);
+}
+
+WriteOutcome Records::fail(const Key& key, const Ownership& by, const Failure& failure,
+                           milliseconds retention) {
+  check_blob(failure.reason, "reason");
+  const std::array parameters{number(static_cast<std::uint64_t>(failure.retryability)),
+                              bytes_parameter(std::string_view(failure.reason)),
+                              optional_bytes(failure.result),
+                              span_parameter(retention),
+                              bytes_parameter(key.type()),
+                              bytes_parameter(key.value()),
+                              owner_parameter(by.owner),
+                              number(by.fence)};
+  return write(statements_->fail, parameters, key, by, event_of(failure.retryability));
+}
+
+WriteOutcome Records::doubt(const Key& key, const Ownership& by) {
+  const std::array parameters{bytes_parameter(key.type()), bytes_parameter(key.value()),
+                              owner_parameter(by.owner), number(by.fence)};
+  return write(statements_->doubt, parameters, key, by, Event::doubt);
+}
+
+WriteOutcome Records::mark_effect(const Key& key, const Ownership& by) {
+  const std::array parameters{bytes_parameter(key.type()), bytes_parameter(key.value()),
+                              owner_parameter(by.owner), number(by.fence)};
+  return write(statements_->mark_effect, parameters, key, by, Event::mark_effect);
+}
+
+WriteOutcome Records::renew(const Key& key, const Ownership& by, milliseconds lease) {
+  const std::array parameters{span_parameter(lease), bytes_parameter(key.type()),
+                              bytes_parameter(key.value()), owner_parameter(by.owner),
+                              number(by.fence)};
+  return write(statements_->renew, parameters, key, by, Event::renew);
+}
+
+WriteOutcome Records::release(const Key& key, const Ownership& by, milliseconds retention) {
+  const std::array parameters{span_parameter(retention), bytes_parameter(key.type()),
+                              bytes_parameter(key.value()), owner_parameter(by.owner),
+                              number(by.fence)};
+  return write(statements_->release, parameters, key, by, Event::release);
+}
+
+WriteOutcome Records::resolve(const Record& seen, const Resolution& resolution) {
+  check_blob(resolution.reason, "reason");
+  const bool succeeded = resolution.verdict == Resolution::Verdict::succeeded;
+  const bool retry = resolution.verdict == Resolution::Verdict::retry;
+  const auto milliseconds_of = [](Timestamp time) { return time.time_since_epoch().count(); };
+  const Parameter lease_until = seen.lease_until
+                                    ? Parameter{std::int64_t{milliseconds_of(*seen.lease_until)}}
+                                    : Parameter{std::monostate{}};
+  const std::array parameters{
+      number(static_cast<std::uint64_t>(succeeded ? RecordState::success : RecordState::failed)),
+      number(succeeded ? 0U
+                       : static_cast<std::uint64_t>(retry ? Retryability::retryable
+                                                          : Retryability::permanent)),
+      succeeded ? Parameter{std::monostate{}}
+                : bytes_parameter(std::string_view(resolution.reason)),
+      succeeded ? optional_bytes(resolution.result) : Parameter{std::monostate{}},
+      owner_parameter(resolution.resolver),
+      span_parameter(resolution.retention),
+      bytes_parameter(seen.key.type()),
+      bytes_parameter(seen.key.value()),
+      owner_parameter(seen.ownership.owner),
+      number(seen.ownership.fence),
+      Parameter{std::int64_t{milliseconds_of(seen.created_at)}},
+      number(static_cast<std::uint64_t>(seen.state)),
+      number(static_cast<std::uint64_t>(seen.mode)),
+      number(seen.effect_marked ? 1U : 0U),
+      lease_until};
+  for (int round = 0; round < most_rounds; ++round) {
+    if (send(statements_->resolve, parameters, write_).changes.matched != 0) {
+      return WriteOutcome::stored;
+    }
+    const std::optional<Row> row = select(statements_->select, seen.key);
+    if (!row) return WriteOutcome::lost;
+    const Transition step = judge_resolve(&row->facts, seen, resolution, row->now);
+    if (step.answer != v0::Answer::stored) return WriteOutcome::lost;
+    if (step.owner == OwnerStep::keep) return WriteOutcome::stored;  // a repeated one
+  }
+  throw_moving();
+}
+
+std::optional<Record> Records::find(const Key& key) {
+  std::optional<Row> row = select(statements_->select, key);
+  if (!row) return std::nullopt;
+  return to_record(key, *std::move(row));
+}
+
+std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewals) {
+  std::vector<const Renewal*> ordered;  // locked in one order by all
+  ordered.reserve(renewals.size());
+  for (const Renewal& renewal : renewals)
+    ordered.push_back(&renewal);
+  std::sort(ordered.begin(), ordered.end(), [](const Renewal* a, const Renewal* b) {
+    return std::pair(a->key.type(), a->key.value()) < std::pair(b->key.type(), b->key.value());
+  });
+  std::string wanted;
+  std::vector<Key> keys;
+  keys.reserve(renewals.size());
+  for (const Renewal* renewal : ordered) {
+    const std::array parameters{bytes_parameter(renewal->key.type()),
+                                bytes_parameter(renewal->key.value()),
+                                owner_parameter(renewal->ownership.owner),
+                                number(renewal->ownership.fence), span_parameter(renewal->lease)};
+    wanted += with_literals(wanted.empty() ? "SELECT ? AS t, ? AS v, ? AS o, ? AS f, ? AS l"
+                                           : " UNION ALL SELECT ?, ?, ?, ?, ?",
+                            parameters);
+    keys.push_back(renewal->key);
+  }
+  std::string sql = "UPDATE (" + wanted + ") AS w STRAIGHT_JOIN " + statements_->table +
+                    " AS r ON r.business_type = w.t AND r.value = w.v SET r.lease_until = ";
+  sql += now_expression;
+  sql += " + w.l WHERE r.owner = w.o AND r.fence = w.f AND r.state = 1";
+  const Reply reply = std::move(connection_->run(sql, write_).front());
+  if (reply.changes.matched == renewals.size()) {
+    return std::vector<WriteOutcome>(renewals.size(), WriteOutcome::stored);
+  }
+  // One that is its owner's and processing now was so a moment ago, and renewed.
+  std::vector<Reply> found =
+      connection_->run("SELECT business_type, value, " + row_columns() + " FROM " +
+                           statements_->table + " WHERE " + condition_of(keys),
+                       read_);
+  std::map<std::string, Row> rows;
+  for (Cells& cells : found.front().rows) {
+    Row row = read_row(cells, 2);
+    rows.emplace(take_key(cells).text(), std::move(row));
+  }
+  std::vector<WriteOutcome> outcomes;
+  outcomes.reserve(renewals.size());
+  for (const Renewal& renewal : renewals) {
+    const auto row = rows.find(renewal.key.text());
+    const RecordFacts* facts = row == rows.end() ? nullptr : &row->second.facts;
+    const Timestamp now = row == rows.end() ? Timestamp{} : row->second.now;
+    const Transition step = judge_write(facts, Event::renew, renewal.ownership, now);
+    outcomes.push_back(step.answer == v0::Answer::stored ? WriteOutcome::stored
+                                                         : WriteOutcome::lost);
+  }
+  return outcomes;
+}
+
+RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size_t limit) {
+  const Position position(after);
+  std::string sql = "SELECT business_type, value, " + row_columns() + " FROM " +
+                    statements_->table + std::string(behind_position) +
+                    " AND (expires_at IS NULL OR expires_at > " + std::string(now_expression) + ")";
+  std::vector<Parameter> parameters{bytes_parameter(position.type), bytes_parameter(position.type),
+                                    bytes_parameter(position.value)};
+  if (filter.type) {
+    sql += " AND business_type = ?";
+    parameters.push_back(bytes_parameter(std::string_view(*filter.type)));
+  }
+  if (filter.state) {
+    sql += " AND state = ?";
+    parameters.push_back(number(static_cast<std::uint64_t>(*filter.state)));
+  }
+  if (filter.unchanged_for) {
+    sql += " AND updated_at <= " + std::string(now_expression) + " - ?";
+    parameters.push_back(Parameter{std::int64_t{filter.unchanged_for->count()}});
+  }
+  sql += " ORDER BY business_type, value LIMIT " + std::to_string(limit + 1);
+  Reply reply = send(sql, parameters, read_);
+  RecordPage page;
+  for (Cells& cells : reply.rows) {
+    if (page.records.size() == limit) {
+      page.cursor = page.records.back().key.text();
+      break;
+    }
+    Row row = read_row(cells, 2);
+    const Key key = take_key(cells);
+    std::optional<Record> record = to_record(key, std::move(row));
+    if (record) page.records.push_back(*std::move(record));
+  }
+  return page;
+}
+
+std::vector<Key> Records::expired_after(const Key* after, std::size_t limit) {
+  const Position position(after);
+  const std::string sql = "SELECT business_type, value FROM " + statements_->table +
+                          std::string(behind_position) +
+                          " AND expires_at <= " + std::string(now_expression) +
+                          " ORDER BY business_type, value LIMIT " + std::to_string(limit);
+  const std::array parameters{bytes_parameter(position.type), bytes_parameter(position.type),
+                              bytes_parameter(position.value)};
+  Reply reply = send(sql, parameters, read_);
+  std::vector<Key> keys;
+  for (Cells& cells : reply.rows)
+    keys.push_back(take_key(cells));
+  return keys;
+}
+
+std::size_t Records::remove_expired(const std::vector<Key>& keys) {
+  const std::string sql = "DELETE FROM " + statements_->table + " WHERE (" + condition_of(keys) +
+                          ") AND expires_at <= " + std::string(now_expression);
+  return static_cast<std::size_t>(connection_->run(sql, write_).front().changes.changed);
+}
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

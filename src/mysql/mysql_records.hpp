@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "idempotency/store.hpp"
+#include "mysql/mysql_connection.hpp"
+#include "mysql/mysql_row.hpp"
+#include "mysql/mysql_statements.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+/// How statements travel: prepared ones are kept for the next call, text needs no round trip of its own to prepare.
+enum class Travel : std::uint8_t { prepared, text };
+
+/// The records of one table over one connection, alone or inside a transaction.
+class Records {
+ public:
+  /// Each write commits by itself.
+  Records(Connection& connection, const Statements& statements) noexcept
+      : connection_(&connection), statements_(&statements) {}
+  /// Within a transaction; `prefix` stands before the statement of `begin`.
+  Records(Connection& connection, const Statements& statements, Travel travel,
+          std::string prefix) noexcept
+      : connection_(&connection),
+        statements_(&statements),
+        prefix_(std::move(prefix)),
+        travel_(travel),
+        read_(Stage::within),
+        write_(Stage::within) {}
+
+  [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  /// The answer to `begin` when nothing has to be written for it.
+  [[nodiscard]] std::optional<BeginOutcome> peek(const BeginRequest& request);
+  [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
+                                      const Completion& completion);
+  [[nodiscard]] WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
+                                  std::chrono::milliseconds retention);
+  [[nodiscard]] WriteOutcome doubt(const Key& key, const Ownership& by);
+  [[nodiscard]] WriteOutcome mark_effect(const Key& key, const Ownership& by);
+  [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by,
+                                   std::chrono::milliseconds lease);
+  [[nodiscard]] WriteOutcome release(const Key& key, const Ownership& by,
+                                     std::chrono::milliseconds retention);
+  [[nodiscard]] WriteOutcome resolve(const Record& seen, const Resolution& resolution);
+  [[nodiscard]] std::optional<Record> find(const Key& key);
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
+
+  [[nodiscard]] RecordPage list(const RecordFilter& filter, const Key* after, std::size_t limit);
+  [[nodiscard]] std::vector<Key> expired_after(const Key* after, std::size_t limit);
+  [[nodiscard]] std::size_t remove_expired(const std::vector<Key>& keys);
+
+  /// The statement of `complete` with its parameters.
+  [[nodiscard]] static std::string complete_text(const Statements& statements, const Key& key,
+                                                 const Ownership& by, const Completion& completion);
+
+ private:
+  Reply send(const std::string& sql, Parameters parameters, Stage stage);
+  [[nodiscard]] std::optional<Row> select(const std::string& sql, const Key& key);
+  WriteOutcome write(const std::string& sql, Parameters parameters, const Key& key,
+                     const Ownership& by, Event event);
+
+  Connection* connection_;
+  const Statements* statements_;
+  std::string prefix_;
+  Travel travel_ = Travel::prepared;
+  Stage read_ = Stage::read;
+  Stage write_ = Stage::write;
+};
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,117 @@
+#include "mysql/mysql_statements.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+namespace {
+
+std::string quoted(std::string_view name) {
+  std::string text = "`";
+  for (const char c : name) {
+    text += c;
+    if (c == '`') text += c;
+  }
+  return text + '`';
+}
+
+std::string with_now(std::string_view sql) {
+  constexpr std::string_view placeholder = "NOW_MS";
+  std::string text(sql);
+  for (std::size_t at = text.find(placeholder); at != std::string::npos;
+       at = text.find(placeholder, at + now_expression.size())) {
+    text.replace(at, placeholder.size(), now_expression);
+  }
+  return text;
+}
+
+// Assignments are made in order and see the new values of those before. So the verdict over the record, judged by its old columns, is
+// put into `state` first, the other columns follow it, and `state` takes its real value last; nobody else sees the verdict:
+//   11  a finished record past its retention: a new life
+//   12  acquired by another owner within the same life
+//   13  a lease that ran out under hold: uncertain
+//   14  repeated by the owner: the lease starts anew
+// Everything else keeps its state and all columns, and then the server writes nothing. VALUES(created_at) is now.
+constexpr std::string_view begin_values =
+    " (business_type, value, state, mode, effect_marked, retryability, owner, fence, attempt, "
+    "fingerprint, created_at, updated_at, lease_until, expires_at, reason, trace, result) "
+    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, NOW_MS, NOW_MS + ?, NULL, NULL, ?, NULL) "
+    "ON DUPLICATE KEY UPDATE state = CASE "
+    "WHEN state IN (2, 3, 5) AND expires_at <= VALUES(created_at) THEN 11 "
+    "WHEN fingerprint <> VALUES(fingerprint) AND COALESCE(fingerprint <> ?, 1) THEN state "
+    "WHEN state = 1 AND owner = VALUES(owner) THEN 14 "
+    "WHEN state = 1 AND lease_until <= VALUES(created_at) THEN "
+    "IF(mode = 1 AND effect_marked = 0, 12, 13) "
+    "WHEN state = 3 AND retryability = 1 AND owner <> VALUES(owner) THEN 12 "
+    "ELSE state END, "
+    "mode = IF(state IN (11, 12), VALUES(mode), mode), "
+    "effect_marked = IF(state IN (11, 12), 0, effect_marked), "
+    "retryability = IF(state IN (11, 12), 0, retryability), "
+    "owner = IF(state IN (11, 12), VALUES(owner), owner), "
+    "fence = CASE state WHEN 11 THEN 1 WHEN 12 THEN fence + 1 ELSE fence END, "
+    "attempt = CASE state WHEN 11 THEN 1 WHEN 12 THEN attempt + 1 ELSE attempt END, "
+    "fingerprint = CASE state WHEN 11 THEN VALUES(fingerprint) "
+    "WHEN 12 THEN COALESCE(fingerprint, VALUES(fingerprint)) ELSE fingerprint END, "
+    "updated_at = IF(state IN (11, 12, 13), VALUES(created_at), updated_at), "
+    "created_at = IF(state = 11, VALUES(created_at), created_at), "
+    "lease_until = CASE WHEN state IN (11, 12, 14) THEN VALUES(lease_until) "
+    "WHEN state = 13 THEN NULL ELSE lease_until END, "
+    "expires_at = IF(state IN (11, 12), NULL, expires_at), "
+    "reason = IF(state IN (11, 12), NULL, reason), "
+    "trace = IF(state = 11, VALUES(trace), trace), "
+    "result = IF(state IN (11, 12), NULL, result), "
+    "state = CASE WHEN state IN (11, 12, 14) THEN 1 WHEN state = 13 THEN 4 ELSE state END";
+
+constexpr std::string_view of_key = " WHERE business_type = ? AND value = ?";
+constexpr std::string_view of_owner =
+    " WHERE business_type = ? AND value = ? AND owner = ? AND fence = ?";
+
+}  // namespace
+
+const std::string& row_columns() {
+  static const std::string columns = with_now(
+      "state, mode, effect_marked, owner, fence, attempt, fingerprint, created_at, updated_at, "
+      "lease_until, expires_at, retryability, reason, trace, result, NOW_MS");
+  return columns;
+}
+
+Statements::Statements(const std::string& name) : table(name) {
+  const std::string update = "UPDATE " + table + " SET ";
+  const std::string owner(of_owner);
+  begin = "INSERT INTO " + table + with_now(begin_values);
+  begin_returning = begin + " RETURNING " + row_columns();
+  select = "SELECT " + row_columns() + " FROM " + table + std::string(of_key);
+  select_locking = select + " FOR UPDATE";
+  complete =
+      with_now(update +
+               "state = 2, lease_until = NULL, expires_at = NOW_MS + ?, updated_at = NOW_MS, "
+               "result = ?" +
+               owner + " AND state IN (1, 4)");
+  fail = with_now(update +
+                  "state = 3, retryability = ?, reason = ?, result = ?, lease_until = NULL, "
+                  "expires_at = NOW_MS + ?, updated_at = NOW_MS" +
+                  owner + " AND state IN (1, 4)");
+  doubt = with_now(update + "state = 4, lease_until = NULL, updated_at = NOW_MS" + owner +
+                   " AND state = 1");
+  mark_effect = update + "effect_marked = 1" + owner + " AND state = 1";
+  renew = with_now(update + "lease_until = NOW_MS + ?" + owner + " AND state = 1");
+  release = with_now(update +
+                     "state = 3, retryability = 1, lease_until = NULL, expires_at = NOW_MS + ?, "
+                     "updated_at = NOW_MS" +
+                     owner + " AND state = 1");
+  resolve = with_now(
+      update +
+      "state = ?, retryability = ?, reason = ?, result = ?, owner = ?, fence = fence + 1, "
+      "lease_until = NULL, expires_at = NOW_MS + ?, updated_at = NOW_MS" +
+      owner +
+      " AND created_at = ? AND state = ? AND mode = ? AND effect_marked = ? AND (state = 4 OR "
+      "(state = 1 AND lease_until = ? AND lease_until <= NOW_MS))");
+}
+
+std::string quoted_table(std::string_view database, std::string_view name) {
+  return quoted(database) + '.' + quoted(name);
+}
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+/// UTC milliseconds of the server's clock at the start of the statement; the session's time zone does not matter.
+inline constexpr std::string_view now_expression =
+    "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
+
+/// The columns that `read_row` reads, the server's now as the last.
+[[nodiscard]] const std::string& row_columns();
+
+/// The store's statements for one table.
+///
+/// Every write compares owner and fence, so that 0 changed rows mean: not in the position to write, or written already.
+/// None depends on sql_mode, time zone, character set or CLIENT_FOUND_ROWS.
+struct Statements {
+  explicit Statements(const std::string& table);
+
+  std::string table;
+  /// One INSERT that decides after the table of transitions; see the comment at its text.
+  std::string begin;
+  std::string begin_returning;
+  std::string select;
+  /// The same of a row that is known to be there: what is committed, not what an old snapshot shows.
+  std::string select_locking;
+  std::string complete;
+  std::string fail;
+  std::string doubt;
+  std::string mark_effect;
+  std::string renew;
+  std::string release;
+  std::string resolve;
+};
+
+/// A table's name in a database, quoted.
+[[nodiscard]] std::string quoted_table(std::string_view database, std::string_view name);
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mysql/mysql_hot_keys.hpp"
+#include "mysql/mysql_pool.hpp"
+#include "mysql/mysql_records.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+/// Which threads have a transaction of this store open.
+class TransactionThreads {
+ public:
+  void add(std::thread::id thread);
+  void remove(std::thread::id thread) noexcept;
+  [[nodiscard]] bool contains_this_thread();
+
+ private:
+  std::atomic<std::size_t> count_{0};
+  std::mutex mutex_;
+  std::vector<std::thread::id> threads_;
+};
+
+/// A transaction that shares its fate with a record.
+struct TransactionState {
+  enum class Kind : std::uint8_t { own, adopted, joined };
+  /// A turn that was begun in this transaction: nobody else can have touched it since.
+  struct Turn {
+    Key key;
+    Ownership ownership;
+  };
+  /// A completion that travels with the COMMIT.
+  struct Pending {
+    Key key;
+    Ownership by;
+    Completion completion;
+  };
+
+  StoreImpl* store;
+  Kind kind;
+  std::unique_ptr<Connection> connection;
+  Records records;
+  SteadyTime deadline;
+  std::string prefix;
+  std::optional<Turn> turn = std::nullopt;
+  std::optional<Pending> pending = std::nullopt;
+  std::thread::id opener = std::this_thread::get_id();
+  bool open = true;
+  bool lost = false;     ///< the server ended it, or may have
+  bool touched = false;  ///< a statement of it has been executed
+
+  /// Errors: when the transaction has ended, or belongs to the parent of a fork.
+  void check_open() const;
+  /// Sends a completion that was to travel with the COMMIT, because something else comes first.
+  void write_pending();
+  /// After an error: whether anything may still be done here.
+  void note(const Error& error) noexcept;
+  /// After every statement. Errors: when the handler's statement has ended the transaction.
+  void check_still_in_transaction();
+};
+
+class StoreImpl {
+ public:
+  explicit StoreImpl(MySqlOptions options);
+  StoreImpl(const StoreImpl&) = delete;
+  StoreImpl& operator=(const StoreImpl&) = delete;
+  ~StoreImpl();
+
+  [[nodiscard]] bool is_inherited() const noexcept;
+  void refuse_after_fork() const;
+  void create_schema();
+
+  [[nodiscard]] Observer* observer() const noexcept { return options_.observer; }
+  [[nodiscard]] const MySqlOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const std::string& table_name() const noexcept { return table_name_; }
+  [[nodiscard]] SqlDialect dialect() const noexcept { return traits_.dialect; }
+  [[nodiscard]] HotKeys& hot_keys() noexcept { return hot_keys_; }
+
+  /// `work(records)` on a pooled connection. Repeats it after a deadlock, and once on a new connection when an idle one turns
+  /// out to be closed: every call may be repeated with the same token.
+  template <class Work>
+  auto call(Work work) {
+    return with_connection([&](Connection& connection) {
+      Records records(connection, statements_);
+      return work(records);
+    });
+  }
+  template <class Work>
+  auto with_connection(Work work) {
+    refuse_after_fork();
+    const SteadyTime deadline = std::chrono::steady_clock::now() + options_.pool_wait;
+    Repetition repetition;
+    while (true) {
+      try {
+        PooledConnection connection(pool_,
+                                    pool_.take(Autocommit::on, repetition.freshness, deadline));
+        repetition.was_used = connection->was_used();
+        repetition.error = 0;
+        try {
+          return work(*connection);
+        } catch (const Error&) {
+          repetition.error = connection->last_error();
+          throw;
+        }
+      } catch (const Error& error) {
+        repetition.judge(error);
+      }
+    }
+  }
+
+  [[nodiscard]] std::size_t purge(std::size_t limit);
+  [[nodiscard]] StoreStatistics statistics();
+
+  [[nodiscard]] std::unique_ptr<TransactionState> open_own(const TransactionOptions& options);
+  [[nodiscard]] std::unique_ptr<TransactionState> adopt(MYSQL* handle,
+                                                        const TransactionOptions& options);
+  [[nodiscard]] BeginOutcome begin(TransactionState& state, const BeginRequest& request);
+  [[nodiscard]] WriteOutcome complete(TransactionState& state, const Key& key, const Ownership& by,
+                                      const Completion& completion);
+  void commit(TransactionState& state);
+  void rollback(TransactionState& state) noexcept;
+
+ private:
+  /// What became of the tries of one call so far.
+  struct Repetition {
+    Freshness freshness = Freshness::any;
+    bool was_used = false;
+    bool may_be_written = false;
+    unsigned error = 0;
+    int conflicts = 0;
+
+    /// Called in a handler of `error`; returns when the call is to be tried again.
+    void judge(const Error& error);
+  };
+
+  void refuse_nested();
+  [[nodiscard]] std::string prefix_for(std::chrono::milliseconds wait,
+                                       TransactionState::Kind kind) const;
+  void close(TransactionState& state) noexcept;
+  void send_commit(TransactionState& state);
+  void reconnect(TransactionState& state);
+  /// What an adopted connection has to be told first.
+  void begin_adopted(TransactionState& state);
+
+  MySqlOptions options_;
+  std::uint64_t generation_;
+  std::string table_name_;
+  Statements statements_;
+  Pool pool_;
+  ServerTraits traits_;
+  HotKeys hot_keys_;
+  TransactionThreads transaction_threads_;
+  std::mutex purge_mutex_;
+  std::optional<Key> purge_position_;
+};
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

@@ -1,0 +1,323 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "mysql/mysql_options.hpp"
+#include "mysql/mysql_store_impl.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+namespace {
+
+using std::chrono::milliseconds;
+using Kind = TransactionState::Kind;
+
+constexpr int most_conflicts = 10;
+/// A larger completion is not doubled in size as text for the sake of one round trip.
+constexpr std::size_t most_bytes_with_commit = 65'536;
+
+// A literal, for the savepoint of a transaction that is joined.
+constexpr std::string_view savepoint = "SAVEPOINT idempotency_record";
+constexpr std::string_view release_savepoint = "RELEASE SAVEPOINT idempotency_record";
+constexpr std::string_view rollback_to_savepoint = "ROLLBACK TO SAVEPOINT idempotency_record";
+
+/// What a failed COMMIT means for the whole transaction.
+Error as_transaction_error(const Error& error) {
+  if (error.code() != Errc::store_busy) return error;
+  return Error(Errc::transaction_lost,
+               "mysql store: a lock could not be had at the commit; nothing is written, repeat all "
+               "of it",
+               error.detail());
+}
+
+}  // namespace
+
+void TransactionState::check_open() const {
+  store->refuse_after_fork();
+  if (open && !lost) return;
+  throw Error(lost ? Errc::transaction_lost : Errc::invalid_argument,
+              lost
+                  ? "the database ended the transaction; nothing of it is written, repeat all of it"
+                  : "the transaction has ended; open another");
+}
+
+void TransactionState::note(const Error& error) noexcept {
+  switch (error.code()) {
+    case Errc::transaction_lost:
+    case Errc::
+        store_busy:  // perhaps only the statement is undone: that depends on the server's settings
+    case Errc::commit_unknown:
+      lost = true;
+      return;
+    default:
+      lost = lost || connection->is_broken();
+  }
+}
+
+void TransactionState::check_still_in_transaction() {
+  if (connection->in_transaction()) {
+    touched = true;
+    return;
+  }
+  if (!touched) return;
+  lost = true;
+  connection->set_broken();
+  throw Error(Errc::commit_unknown,
+              "a statement ended the transaction, so what is written is not known; leave the "
+              "transaction's end to the guard, and definitions of tables to other connections");
+}
+
+void TransactionState::write_pending() {
+  if (!pending) return;
+  const Pending completion = *std::exchange(pending, std::nullopt);
+  try {
+    if (records.complete(completion.key, completion.by, completion.completion) ==
+        WriteOutcome::stored) {
+      return;
+    }
+  } catch (const Error& error) {
+    note(error);
+    throw;
+  }
+  lost = true;
+  throw Error(Errc::transaction_lost,
+              "the record vanished inside the transaction; nothing was committed, repeat the call");
+}
+
+void StoreImpl::refuse_nested() {
+  if (!transaction_threads_.contains_this_thread()) return;
+  throw Error(Errc::nested_transaction,
+              "this thread has a transaction of the same MySQL store open; use that one, or open "
+              "another after it");
+}
+
+std::string StoreImpl::prefix_for(milliseconds wait, Kind kind) const {
+  if (!traits_.sets_for_statement) return {};
+  const milliseconds most = std::max(milliseconds{1}, options_.read_timeout - milliseconds{500});
+  const milliseconds bounded = std::clamp(wait, milliseconds{1}, most);
+  std::string prefix = "SET STATEMENT innodb_lock_wait_timeout = ";
+  prefix += std::to_string(to_seconds(bounded));
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%lld.%03lld",
+                static_cast<long long>(bounded.count() / 1000),
+                static_cast<long long>(bounded.count() % 1000));
+  prefix += ", max_statement_time = ";
+  prefix += seconds;
+  if (kind != Kind::own) prefix += ", sql_mode = 'STRICT_TRANS_TABLES'";
+  return prefix + " FOR ";
+}
+
+std::unique_ptr<TransactionState> StoreImpl::open_own(const TransactionOptions& options) {
+  refuse_after_fork();
+  refuse_nested();
+  const SteadyTime deadline = std::chrono::steady_clock::now() + options.wait;
+  std::unique_ptr<Connection> connection = pool_.take(Autocommit::off, Freshness::any, deadline);
+  try {
+    Connection& lane = *connection;
+    const std::string prefix = prefix_for(options.wait, Kind::own);
+    if (!traits_.sets_for_statement) {
+      static_cast<void>(
+          lane.run("SET innodb_lock_wait_timeout = " +
+                       std::to_string(to_seconds(std::max(options.wait, milliseconds{1}))),
+                   Stage::read));
+    }
+    auto state = std::make_unique<TransactionState>(
+        TransactionState{.store = this,
+                         .kind = Kind::own,
+                         .connection = nullptr,
+                         .records = Records(lane, statements_, Travel::prepared, prefix),
+                         .deadline = deadline,
+                         .prefix = prefix});
+    transaction_threads_.add(state->opener);
+    state->connection = std::move(connection);
+    return state;
+  } catch (...) {
+    pool_.give_back(std::move(connection));
+    throw;
+  }
+}
+
+std::unique_ptr<TransactionState> StoreImpl::adopt(MYSQL* handle,
+                                                   const TransactionOptions& options) {
+  refuse_after_fork();
+  refuse_nested();
+  if (handle == nullptr) {
+    throw Error(Errc::invalid_argument, "mysql store: a null handle is no connection");
+  }
+  auto connection = std::make_unique<Connection>(handle, traits_);
+  const Kind kind = connection->in_transaction() ? Kind::joined : Kind::adopted;
+  Connection& lane = *connection;
+  const std::string prefix = prefix_for(options.wait, kind);
+  auto state = std::make_unique<TransactionState>(
+      TransactionState{.store = this,
+                       .kind = kind,
+                       .connection = std::move(connection),
+                       .records = Records(lane, statements_, Travel::text, prefix),
+                       .deadline = std::chrono::steady_clock::now() + options.wait,
+                       .prefix = prefix});
+  begin_adopted(*state);
+  transaction_threads_.add(state->opener);
+  return state;
+}
+
+void StoreImpl::begin_adopted(TransactionState& state) {
+  if (state.kind == Kind::adopted) {
+    static_cast<void>(state.connection->run("START TRANSACTION", Stage::within));
+    state.touched = true;
+    return;
+  }
+  // After a deadlock the client still believes in a transaction that the server has ended.
+  static_cast<void>(state.connection->run(savepoint, Stage::within));
+  if (!state.connection->in_transaction()) {
+    throw Error(Errc::transaction_lost,
+                "the server has ended the transaction that was to be joined; roll back and begin "
+                "all of it anew");
+  }
+  state.touched = true;
+}
+
+/// For an idle connection that turns out to be closed: nothing has been done on it.
+void StoreImpl::reconnect(TransactionState& state) {
+  state.connection->set_broken();
+  pool_.give_back(std::move(state.connection));
+  state.connection = pool_.take(Autocommit::off, Freshness::fresh, state.deadline);
+  state.records = Records(*state.connection, statements_, Travel::prepared, state.prefix);
+}
+
+BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& request) {
+  state.check_open();
+  state.write_pending();
+  const bool may_repeat = state.kind == Kind::own && !state.touched;
+  bool reconnected = false;
+  for (int conflicts = 0;;) {
+    const bool was_used = state.connection->was_used();
+    try {
+      BeginOutcome outcome = state.records.begin(request);
+      state.check_still_in_transaction();
+      if (const auto* acquired = std::get_if<Acquired>(&outcome)) {
+        state.turn = TransactionState::Turn{request.key, {request.owner, acquired->fence}};
+      }
+      return outcome;
+    } catch (const Error& error) {
+      const unsigned code = state.connection->last_error();
+      const bool conflict = may_repeat && code != 0 && is_worth_repeating(code);
+      if (conflict && ++conflicts < most_conflicts &&
+          std::chrono::steady_clock::now() < state.deadline) {
+        continue;  // nothing but this was in the transaction, which the server has rolled back
+      }
+      if (may_repeat && !reconnected && was_used && code != 0 && breaks_connection(code)) {
+        reconnected = true;
+      } else {
+        state.note(error);
+        throw;
+      }
+    }
+    try {
+      reconnect(state);
+    } catch (...) {
+      state.lost = true;
+      throw;
+    }
+  }
+}
+
+WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const Ownership& by,
+                                 const Completion& completion) {
+  state.check_open();
+  if (state.pending && state.pending->key == key && state.pending->by == by) {
+    return WriteOutcome::stored;  // repeated: the first stays
+  }
+  state.write_pending();
+  if (state.kind == Kind::own && state.turn && state.turn->key == key &&
+      state.turn->ownership == by &&
+      (!completion.result || completion.result->size() <= most_bytes_with_commit)) {
+    state.turn.reset();
+    state.pending = TransactionState::Pending{key, by, completion};
+    return WriteOutcome::stored;
+  }
+  try {
+    const WriteOutcome outcome = state.records.complete(key, by, completion);
+    state.check_still_in_transaction();
+    return outcome;
+  } catch (const Error& error) {
+    state.note(error);
+    throw;
+  }
+}
+
+void StoreImpl::send_commit(TransactionState& state) {
+  if (state.kind == Kind::joined) {
+    static_cast<void>(state.connection->run(release_savepoint, Stage::within));
+    return;
+  }
+  if (!state.pending) {
+    static_cast<void>(state.connection->run("COMMIT", Stage::commit));
+    return;
+  }
+  const TransactionState::Pending completion = *std::exchange(state.pending, std::nullopt);
+  std::string text =
+      Records::complete_text(statements_, completion.key, completion.by, completion.completion);
+  text += ";COMMIT";
+  const std::vector<Reply> replies = state.connection->run(text, Stage::commit);
+  if (replies.front().changes.matched == 0) {
+    throw Error(
+        Errc::commit_unknown,
+        "the handler changed the record that it runs under, so what is written is not known");
+  }
+}
+
+void StoreImpl::commit(TransactionState& state) {
+  state.check_open();
+  try {
+    if (state.touched && !state.connection->in_transaction()) {
+      throw Error(
+          Errc::commit_unknown,
+          "the handler ended the transaction through the native handle, so what is written is "
+          "not known; leave the transaction's end to the guard");
+    }
+    send_commit(state);
+  } catch (const Error& error) {
+    const Error told = as_transaction_error(error);
+    rollback(state);
+    throw told;
+  }
+  close(state);
+}
+
+void StoreImpl::rollback(TransactionState& state) noexcept {
+  if (!state.open) return;
+  if (is_inherited()) {  // the parent's: neither used nor closed
+    state.open = false;
+    if (state.connection) state.connection->abandon();
+    return;
+  }
+  state.pending.reset();
+  if (!state.connection || state.connection->is_broken()) {
+    close(state);
+    return;
+  }
+  try {
+    const bool joined = state.kind == Kind::joined;
+    static_cast<void>(
+        state.connection->run(joined ? rollback_to_savepoint : "ROLLBACK", Stage::read));
+    if (joined) static_cast<void>(state.connection->run(release_savepoint, Stage::read));
+  } catch (const std::
+               exception&) {  // an own connection is discarded; the owner of another sees its state
+    if (state.kind == Kind::own) state.connection->set_broken();
+  }
+  close(state);
+}
+
+void StoreImpl::close(TransactionState& state) noexcept {
+  state.open = false;
+  state.pending.reset();
+  state.turn.reset();
+  transaction_threads_.remove(state.opener);
+  if (state.kind == Kind::own) pool_.give_back(std::move(state.connection));
+}
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency

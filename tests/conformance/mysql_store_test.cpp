@@ -1,0 +1,56 @@
+#include "idempotency/stores/mysql.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "idempotency/testing/store_conformance.hpp"
+#include "support/mariadb_server.hpp"
+
+namespace idempotency::testing {
+namespace {
+
+using testing_support::MariaDbServer;
+using testing_support::PlainConnection;
+
+/// Two stores on one table, as two processes would have them, and a business table beside it.
+class MySqlFixture {
+ public:
+  static constexpr std::chrono::milliseconds clock_tolerance{150};
+  static constexpr std::chrono::milliseconds long_time{700};
+
+  MySqlFixture() {
+    plain_.run(
+        "CREATE TABLE IF NOT EXISTS business (id INT AUTO_INCREMENT PRIMARY KEY) "
+        "ENGINE = InnoDB");
+    plain_.run("TRUNCATE business");
+  }
+
+  MySqlStore& store() { return first_; }
+  MySqlStore& other_store() { return second_; }
+  static void advance(std::chrono::milliseconds span) { std::this_thread::sleep_for(span); }
+  void remove_deadline(const Key& key) {
+    plain_.run("UPDATE idempotency_record SET lease_until = NULL WHERE business_type = '" +
+               std::string(key.type()) + "'");
+  }
+  static void add_business_row(MySqlTransaction& transaction) {
+    transaction.execute("INSERT INTO business VALUES ()");
+  }
+  std::size_t business_rows() { return std::stoul(plain_.ask("SELECT COUNT(*) FROM business")); }
+
+ private:
+  PlainConnection plain_{MariaDbServer::shared().options()};
+  MySqlStore first_{MariaDbServer::shared().options()};
+  MySqlStore second_{MariaDbServer::shared().options()};
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, StoreConformance, MySqlFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, AdminStoreConformance, MySqlFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, SettlementConformance, MySqlFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, BatchStoreConformance, MySqlFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, TransactionalStoreConformance, MySqlFixture);
+
+}  // namespace
+}  // namespace idempotency::testing

@@ -1,0 +1,488 @@
+#include <gtest/gtest.h>
+#include <mysql.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idempotency/idempotency.hpp"
+#include "idempotency/testing/printers.hpp"
+#include "mysql/mysql_schema.hpp"
+#include "support/error_of.hpp"
+#include "support/mariadb_server.hpp"
+
+namespace idempotency {
+namespace {
+
+using namespace std::chrono_literals;
+using testing_support::code_of;
+using testing_support::error_of;
+using testing_support::MariaDbServer;
+using testing_support::PlainConnection;
+
+class Hazards : public Observer {
+ public:
+  void on_hazard(std::string_view what) noexcept override { text += std::string(what) + '\n'; }
+  std::string text;
+};
+
+class MySqlFaults : public ::testing::Test {
+ protected:
+  MySqlFaults() { plain_.run("DELETE FROM idempotency_record"); }
+
+  static BeginRequest request(const std::string& value = "k") {
+    return {.key = {"fault", value}, .owner = OwnerToken::generate()};
+  }
+  void kill_all_others() {
+    for (const auto& row : plain_.run("SELECT id FROM information_schema.processlist WHERE id <> "
+                                      "CONNECTION_ID() AND user = 'root'")) {
+      static_cast<void>(plain_.error_of("KILL CONNECTION " + row[0]));
+    }
+  }
+
+  MySqlOptions options_ = MariaDbServer::shared().options();
+  MySqlStore store_{options_};
+  PlainConnection plain_{options_};
+};
+
+// MY-15
+TEST_F(MySqlFaults, GoOnAfterIdleConnectionsWereClosed) {
+  const BeginRequest wanted = request();
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+  kill_all_others();
+  EXPECT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {.result = "r"}), WriteOutcome::stored);
+  kill_all_others();
+  EXPECT_TRUE(std::holds_alternative<Completed>(store_.begin(request())));
+  kill_all_others();
+  EXPECT_TRUE(store_.find(wanted.key));
+  kill_all_others();
+  EXPECT_EQ(store_.release(wanted.key, {wanted.owner, 1}, 1h), ReleaseOutcome::lost);
+}
+
+// MY-02, MY-04, MY-22: the server's defaults do not matter.
+TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
+  MariaDbServer lax({"--sql-mode=", "--default-time-zone=-11:00", "--character-set-server=latin1",
+                     "--autocommit=0", "--transaction-isolation=SERIALIZABLE",
+                     "--innodb-flush-log-at-trx-commit=2"});
+  Hazards hazards;
+  MySqlOptions options = lax.options();
+  options.observer = &hazards;
+  MySqlStore store(options);
+  PlainConnection plain(lax.options());
+
+  const BeginRequest wanted{.key = {"fault", "K "}, .owner = OwnerToken::generate(), .lease = 10s};
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store.begin(wanted)));
+  for (const char* other : {"k ", "K", "K\xC2\xA0", "\xC3\x9F", "ss"}) {
+    EXPECT_TRUE(std::holds_alternative<Acquired>(
+        store.begin({.key = {"fault", other}, .owner = OwnerToken::generate()})))
+        << other;
+  }
+  const std::string large(70'000, '\0');
+  ASSERT_EQ(store.complete(wanted.key, {wanted.owner, 1}, {.result = large}), WriteOutcome::stored);
+
+  const std::optional<Record> record = store.find(wanted.key);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->result, large);
+  const auto age = std::chrono::system_clock::now() - record->created_at;
+  EXPECT_LT(std::chrono::abs(age), 60s);
+  EXPECT_NE(hazards.text.find("strict"), std::string::npos);
+  EXPECT_NE(hazards.text.find("innodb_flush_log_at_trx_commit"), std::string::npos);
+}
+
+// MY-19, MY-21
+TEST_F(MySqlFaults, KeepResultsOfEverySizeOrRefuseThemBeforeWriting) {
+  for (const std::size_t size : {0U, 255U, 256U, 257U, 65'535U, 65'536U, 1'048'576U, 15'000'000U}) {
+    std::string result(size, '\0');
+    for (std::size_t at = 0; at < size; at += 251)
+      result[at] = static_cast<char>(at);
+    const BeginRequest wanted = request(std::to_string(size));
+    ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+    ASSERT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {.result = result}),
+              WriteOutcome::stored);
+    const BeginOutcome replayed = store_.begin(request(std::to_string(size)));
+    ASSERT_TRUE(std::holds_alternative<Completed>(replayed));
+    EXPECT_TRUE(std::get<Completed>(replayed).result == result) << size;
+  }
+
+  const BeginRequest wanted = request("too large");
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+  EXPECT_EQ(code_of([&] {
+              static_cast<void>(store_.complete(wanted.key, {wanted.owner, 1},
+                                                {.result = std::string(17'000'000, 'x')}));
+            }),
+            Errc::too_large);
+  EXPECT_EQ(store_.find(wanted.key)->state, RecordState::processing);
+  EXPECT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {}), WriteOutcome::stored);
+}
+
+TEST_F(MySqlFaults, RefuseATraceOrReasonThatDoesNotFit) {
+  BeginRequest wanted = request();
+  wanted.trace = std::string(65'536, 't');
+  EXPECT_EQ(code_of([&] { static_cast<void>(store_.begin(wanted)); }), Errc::too_large);
+  wanted.trace = std::string(65'535, 't');
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+  EXPECT_EQ(
+      code_of([&] {
+        static_cast<void>(store_.fail(wanted.key, {wanted.owner, 1},
+                                      {Retryability::permanent, std::string(65'536, 'r'), {}}, 1h));
+      }),
+      Errc::too_large);
+}
+
+// MY-06
+TEST_F(MySqlFaults, HaveNoCounterThatDuplicatesCouldUseUp) {
+  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM information_schema.columns WHERE table_name = "
+                       "'idempotency_record' AND extra LIKE '%auto_increment%'"),
+            "0");
+}
+
+// MY-13: a plain call behind somebody's open transaction.
+TEST_F(MySqlFaults, AreBusyAndNotHangingBehindALockedRecord) {
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(request())));
+  MySqlOptions options = options_;
+  options.lock_wait = 1s;
+  MySqlStore impatient(options);
+  plain_.run("START TRANSACTION");
+  plain_.run("SELECT * FROM idempotency_record FOR UPDATE");
+
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(code_of([&] { static_cast<void>(impatient.begin(request())); }), Errc::store_busy);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
+  EXPECT_TRUE(impatient.find({"fault", "k"}));  // reading waits for nobody
+  plain_.run("ROLLBACK");
+}
+
+TEST_F(MySqlFaults, AreUnavailableWhenNobodyListens) {
+  MySqlOptions options = options_;
+  options.port = 1;
+
+  EXPECT_EQ(code_of([&] { MySqlStore store(options); }), Errc::store_unavailable);
+}
+
+TEST_F(MySqlFaults, RefuseAWrongPasswordWithoutShowingIt) {
+  plain_.run("CREATE USER IF NOT EXISTS 'app'@'127.0.0.1' IDENTIFIED BY 'right'");
+  MySqlOptions options = options_;
+  options.user = "app";
+  options.password = "wr0ng";
+
+  const Error error = error_of([&] { MySqlStore store(options); });
+
+  EXPECT_EQ(error.code(), Errc::store_refused);
+  EXPECT_EQ((error.what() + error.detail()).find("wr0ng"), std::string::npos);
+}
+
+TEST_F(MySqlFaults, AreBusyWhenAllConnectionsAreInUse) {
+  MySqlOptions options = options_;
+  options.connections = 1;
+  options.pool_wait = 100ms;
+  MySqlStore store(options);
+  auto transaction = store.open_transaction();
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(store.find({"fault", "k"})); }), Errc::store_busy);
+  store.rollback(transaction);
+  EXPECT_FALSE(store.find({"fault", "k"}));
+}
+
+TEST_F(MySqlFaults, ShareFewConnectionsAmongManyThreads) {
+  MySqlOptions options = options_;
+  options.connections = 3;
+  options.pool_wait = 20s;
+  MySqlStore store(options);
+  std::atomic<int> acquired{0};
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 32; ++thread) {  // MY-17: short-lived threads
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < 5; ++round) {
+        const auto outcome = store.begin(request(std::to_string(thread * 100 + round)));
+        if (std::holds_alternative<Acquired>(outcome)) ++acquired;
+      }
+    });
+  }
+  threads.clear();
+
+  EXPECT_EQ(acquired, 160);
+  EXPECT_LE(std::stoi(plain_.ask(
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'")),
+            3 + 2);
+}
+
+TEST_F(MySqlFaults, AreRefusedInTheChildOfAForkAndLeaveTheParentAlone) {
+  const BeginRequest wanted = request();
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+  auto transaction = std::make_optional(store_.open_transaction());
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(*transaction, request("in"))));
+
+  auto child = testing_support::ChildProcess::fork([&](const auto&) {
+    const bool refused =
+        code_of([&] { static_cast<void>(store_.find(wanted.key)); }) == Errc::used_after_fork &&
+        code_of([&] { static_cast<void>(store_.open_transaction()); }) == Errc::used_after_fork &&
+        store_.release(wanted.key, {wanted.owner, 1}, 1h) == ReleaseOutcome::unknown;
+    transaction.reset();
+    return refused ? 0 : 1;
+  });
+
+  EXPECT_EQ(child.wait(), (testing_support::ProcessEnd{0, 0}));
+  store_.commit(*transaction);
+  EXPECT_TRUE(store_.find({"fault", "in"}));
+  EXPECT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {}), WriteOutcome::stored);
+}
+
+// Every acknowledged record is there after SIGKILL, and the store finds its way back by itself.
+TEST_F(MySqlFaults, KeepEveryAcknowledgedRecordThroughAKillOfTheServer) {
+  MariaDbServer server;
+  MySqlStore store(server.options());
+  std::mutex mutex;
+  std::vector<BeginRequest> begun;
+  std::vector<BeginRequest> finished;
+  std::atomic<bool> stop{false};
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; !stop; ++round) {
+        const BeginRequest wanted = request(std::to_string(thread) + "-" + std::to_string(round));
+        try {
+          if (!std::holds_alternative<Acquired>(store.begin(wanted))) continue;
+          {
+            const std::scoped_lock lock(mutex);
+            begun.push_back(wanted);
+          }
+          if (store.complete(wanted.key, {wanted.owner, 1}, {.result = "r"}) ==
+              WriteOutcome::stored) {
+            const std::scoped_lock lock(mutex);
+            finished.push_back(wanted);
+          }
+        } catch (const Error& error) {
+          EXPECT_TRUE(error.safe_to_retry()) << error.what() << error.detail();
+          std::this_thread::sleep_for(20ms);
+        }
+      }
+    });
+  }
+  for (int kills = 0; kills < 2; ++kills) {
+    std::this_thread::sleep_for(500ms);
+    server.kill();
+    std::this_thread::sleep_for(100ms);
+    server.start();
+  }
+  std::this_thread::sleep_for(200ms);
+  stop = true;
+  threads.clear();
+
+  EXPECT_GT(finished.size(), 50U);
+  for (const BeginRequest& wanted : begun) {
+    ASSERT_TRUE(store.find(wanted.key)) << wanted.key.text();
+  }
+  for (const BeginRequest& wanted : finished) {
+    ASSERT_EQ(store.find(wanted.key)->state, RecordState::success) << wanted.key.text();
+  }
+}
+
+// MY-09: 1213 among plain calls never reaches the caller.
+TEST_F(MySqlFaults, SurviveManyThreadsOnFewKeys) {
+  std::vector<std::jthread> threads;
+  std::atomic<int> errors{0};
+  for (int thread = 0; thread < 12; ++thread) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 60; ++round) {
+        const std::string value = std::to_string(round % 5);
+        try {
+          const BeginRequest wanted = request(value);
+          auto transaction = store_.open_transaction();
+          const BeginOutcome outcome = store_.begin(transaction, wanted);
+          if (round % 3 != 0) {
+            store_.rollback(transaction);
+          } else {
+            store_.commit(transaction);
+          }
+        } catch (const Error& error) {
+          if (error.code() != Errc::transaction_lost) ++errors;
+        }
+      }
+    });
+  }
+  threads.clear();
+
+  EXPECT_EQ(errors, 0);
+}
+
+TEST_F(MySqlFaults, RefuseATableThatDiffersAndNameTheDifference) {
+  struct Difference {
+    const char* change;
+    const char* named;
+  };
+  for (const Difference& difference :
+       {Difference{"MODIFY value VARBINARY(100) NOT NULL", "value"},
+        Difference{"MODIFY value VARCHAR(255) NOT NULL", "value"},
+        Difference{"MODIFY result BLOB NULL", "result"},
+        Difference{"MODIFY trace BLOB NOT NULL", "trace"},
+        Difference{"DROP COLUMN attempt", "attempt"},
+        Difference{"ADD COLUMN extra_one INT NOT NULL", "extra_one"},
+        Difference{"ADD UNIQUE (value)", "unique"},
+        Difference{"DROP PRIMARY KEY, ADD PRIMARY KEY (value, business_type)", "primary key"},
+        Difference{"ENGINE = MyISAM", "InnoDB"},
+        Difference{"COMMENT = 'idempotency records, version 9'", "version 9"}}) {
+    plain_.run("DROP TABLE IF EXISTS other_record");
+    plain_.run("CREATE TABLE other_record LIKE idempotency_record");
+    plain_.run(std::string("ALTER TABLE other_record ") + difference.change);
+    MySqlOptions options = options_;
+    options.table_prefix = "other_";
+
+    const Error error = error_of([&] { MySqlStore store(options); });
+
+    EXPECT_EQ(error.code(), Errc::store_refused) << difference.change;
+    EXPECT_NE(std::string(error.what()).find(difference.named), std::string::npos)
+        << difference.change << ": " << error.what();
+  }
+  plain_.run("DROP TABLE other_record");
+}
+
+TEST_F(MySqlFaults, AcceptATableWithAColumnAndAnIndexOfTheOperators) {
+  plain_.run("DROP TABLE IF EXISTS other_record");
+  plain_.run("CREATE TABLE other_record LIKE idempotency_record");
+  plain_.run("ALTER TABLE other_record ADD COLUMN note VARCHAR(9) NULL, ADD INDEX (expires_at)");
+  MySqlOptions options = options_;
+  options.table_prefix = "other_";
+  options.schema = MySqlSchema::expect;
+
+  MySqlStore store(options);
+  EXPECT_TRUE(std::holds_alternative<Acquired>(store.begin(request())));
+  plain_.run("DROP TABLE other_record");
+  EXPECT_EQ(code_of([&] { static_cast<void>(store.begin(request())); }), Errc::store_refused);
+  EXPECT_EQ(code_of([&] { MySqlStore again(options); }), Errc::store_refused);
+  store.create_schema();
+  EXPECT_TRUE(std::holds_alternative<Acquired>(store.begin(request())));
+  plain_.run("DROP TABLE other_record");
+}
+
+/// Statements that the server executed, and flushes of its log, during `work`.
+class MySqlCounts : public MySqlFaults {
+ protected:
+  struct Counts {
+    std::uint64_t statements = 0;
+    std::uint64_t prepared = 0;
+    std::uint64_t flushes = 0;
+  };
+  Counts now() {
+    Counts counts;
+    for (const auto& row :
+         plain_.run("SHOW GLOBAL STATUS WHERE variable_name IN ('Questions', 'Com_stmt_prepare', "
+                    "'Innodb_log_writes')")) {
+      const std::uint64_t value = std::stoull(row[1]);
+      if (row[0] == "Questions") counts.statements = value;
+      if (row[0] == "Com_stmt_prepare") counts.prepared = value;
+      if (row[0] == "Innodb_log_writes") counts.flushes = value;
+    }
+    return counts;
+  }
+  /// The least of several times: the server's own background writes can only add to it.
+  template <class Work>
+  Counts during(Work work) {
+    Counts least{1000, 1000, 1000};
+    for (int time = 0; time < 6; ++time) {
+      const Counts before = now();
+      work(std::to_string(time));
+      const Counts after = now();
+      least.statements = std::min(least.statements, after.statements - before.statements - 1);
+      least.prepared = std::min(least.prepared, after.prepared - before.prepared);
+      least.flushes = std::min(least.flushes, after.flushes - before.flushes);
+    }
+    return least;
+  }
+  void run(const std::string& value) {
+    const BeginRequest wanted = request(value);
+    EXPECT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+    EXPECT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {.result = "r"}),
+              WriteOutcome::stored);
+  }
+};
+
+TEST_F(MySqlCounts, AreTwoStatementsAndTwoFlushesForAFirstRun) {
+  run("warm");
+
+  const Counts counts = during([&](const std::string& value) { run(value); });
+
+  EXPECT_EQ(counts.statements, 2U);
+  EXPECT_EQ(counts.prepared, 0U);
+  EXPECT_EQ(counts.flushes, 2U);
+}
+
+TEST_F(MySqlCounts, AreOneStatementAndNoFlushForADuplicate) {
+  for (int time = 0; time < 6; ++time)
+    run(std::to_string(time));
+  run("k");
+  static_cast<void>(store_.begin(request()));  // from now on the key is known to be hot
+  static_cast<void>(store_.begin(request()));
+  MySqlStore cold(options_);
+  static_cast<void>(cold.begin(request("warm")));
+
+  const Counts of_cold = during([&](const std::string& value) {
+    static_cast<void>(cold.begin(request(value)));  // each of them seen for the first time
+  });
+  const Counts of_hot = during([&](const auto&) { static_cast<void>(store_.begin(request())); });
+
+  EXPECT_EQ(of_cold.statements, 1U);
+  EXPECT_EQ(of_cold.prepared, 0U);
+  EXPECT_EQ(of_cold.flushes, 0U);
+  EXPECT_EQ(of_hot.statements, 1U);
+  EXPECT_EQ(of_hot.prepared, 0U);
+  EXPECT_EQ(of_hot.flushes, 0U);
+}
+
+// BEGIN needs no statement, and the completion travels with the COMMIT: three exchanges for one business statement, as the business
+// alone needs (BEGIN, statement, COMMIT).
+TEST_F(MySqlCounts, AreNoFlushAndNoExchangeMoreInATransaction) {
+  plain_.run(
+      "CREATE TABLE IF NOT EXISTS business_of_counts (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE = "
+      "InnoDB");
+  const auto transact = [&](const std::string& value) {
+    const BeginRequest wanted = request(value);
+    auto transaction = store_.open_transaction();
+    static_cast<void>(store_.begin(transaction, wanted));
+    transaction.execute("INSERT INTO business_of_counts VALUES ()");
+    static_cast<void>(store_.complete(transaction, wanted.key, {wanted.owner, 1}, {.result = "r"}));
+    store_.commit(transaction);
+  };
+  transact("warm");
+
+  const Counts counts = during([&](const std::string& value) { transact(value); });
+
+  EXPECT_EQ(counts.statements, 4U);  // the last two in one exchange
+  EXPECT_EQ(counts.prepared, 0U);
+  EXPECT_EQ(counts.flushes, 1U);
+}
+
+TEST_F(MySqlCounts, AreOneStatementAndOneFlushForManyRenewals) {
+  std::vector<Renewal> renewals;
+  for (int number = 0; number < 100; ++number) {
+    const BeginRequest wanted = request(std::to_string(number));
+    static_cast<void>(store_.begin(wanted));
+    renewals.push_back({wanted.key, {wanted.owner, 1}, 1h});
+  }
+
+  const Counts counts =
+      during([&](const auto&) { static_cast<void>(store_.renew_many(renewals)); });
+
+  EXPECT_EQ(counts.statements, 1U);
+  EXPECT_EQ(counts.flushes, 1U);
+}
+
+TEST(MySqlSchemaFile, IsWhatTheStoreCreates) {
+  const std::string made = detail::mysql::create_table_statement("`idempotency_record`");
+  std::FILE* file = std::fopen(IDEMPOTENCY_MYSQL_SCHEMA, "r");
+  ASSERT_NE(file, nullptr);
+  std::string text(20'000, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+
+  EXPECT_NE(text.find(made), std::string::npos);
+}
+
+}  // namespace
+}  // namespace idempotency

@@ -1,0 +1,199 @@
+#include "support/mariadb_server.hpp"
+
+#include <arpa/inet.h>
+#include <mysql.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+
+namespace idempotency::testing_support {
+
+namespace {
+
+constexpr const char* database = "idempotency_test";
+
+std::string program(const std::vector<std::string>& names) {
+  for (const char* folder : {"/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin",
+                             "/usr/libexec", "/usr/local/libexec"}) {
+    for (const std::string& name : names) {
+      const std::string path = std::string(folder) + '/' + name;
+      if (::access(path.c_str(), X_OK) == 0) return path;
+    }
+  }
+  return {};
+}
+
+std::string server_program() { return program({"mariadbd", "mysqld"}); }
+std::string install_program() { return program({"mariadb-install-db", "mysql_install_db"}); }
+
+/// A port that nobody listens on now. Another could take it before the server does; then the server's start fails loudly.
+std::uint16_t free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  const bool good = descriptor >= 0 &&
+                    ::bind(descriptor, reinterpret_cast<sockaddr*>(&place), size) == 0 &&
+                    ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&place), &size) == 0;
+  if (descriptor >= 0) ::close(descriptor);
+  if (!good) throw std::runtime_error("no free port");
+  return ntohs(place.sin_port);
+}
+
+std::vector<std::string> with_user(std::vector<std::string> arguments) {
+  if (::geteuid() == 0) arguments.emplace_back("--user=root");
+  return arguments;
+}
+
+class NeedsMariaDb : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    if (MariaDbServer::is_installed()) return;
+    const char* required = std::getenv("IDEMPOTENCY_REQUIRE_SERVERS");
+    if (required != nullptr && std::string_view(required) == "1") {
+      FAIL() << "mariadb-server is not installed, and IDEMPOTENCY_REQUIRE_SERVERS is set";
+    }
+    GTEST_SKIP() << "MARIADB-SERVER IS NOT INSTALLED: nothing of the MySQL store is tested here";
+  }
+};
+
+const ::testing::Environment* const needs_mariadb =
+    ::testing::AddGlobalTestEnvironment(new NeedsMariaDb);
+
+}  // namespace
+
+bool MariaDbServer::is_installed() {
+  return !server_program().empty() && !install_program().empty();
+}
+
+MariaDbServer& MariaDbServer::shared() {
+  static MariaDbServer server;
+  return server;
+}
+
+MariaDbServer::MariaDbServer(std::vector<std::string> settings)
+    : settings_(std::move(settings)), port_(free_port()) {
+  install();
+  start();
+}
+
+MariaDbServer::~MariaDbServer() {
+  if (process_) process_->kill();  // the data is thrown away
+}
+
+void MariaDbServer::install() {
+  ChildProcess installer = ChildProcess::start(
+      with_user({install_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
+                 "--auth-root-authentication-method=normal", "--skip-test-db",
+                 "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"}));
+  std::string said;
+  for (const std::string& line : installer.remaining_lines())
+    said += line + '\n';
+  if (installer.wait() != ProcessEnd{0, 0}) {
+    throw std::runtime_error("mariadb-install-db failed:\n" + said);
+  }
+}
+
+void MariaDbServer::start() {
+  std::vector<std::string> arguments = with_user(
+      {server_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
+       "--socket=" + directory_.file("socket"), "--pid-file=" + directory_.file("pid"),
+       "--log-error=" + directory_.file("log"), "--port=" + std::to_string(port_),
+       "--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-log-file-size=16M",
+       "--innodb-buffer-pool-size=64M", "--performance-schema=OFF", "--max-connections=400"});
+  arguments.insert(arguments.end(), settings_.begin(), settings_.end());
+  process_.emplace(ChildProcess::start(arguments));
+  wait_until_it_answers();
+}
+
+void MariaDbServer::wait_until_it_answers() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+  while (std::chrono::steady_clock::now() < end) {
+    MYSQL* handle = mysql_init(nullptr);
+    const unsigned protocol = MYSQL_PROTOCOL_TCP;
+    mysql_options(handle, MYSQL_OPT_PROTOCOL, &protocol);
+    const bool connected =
+        mysql_real_connect(handle, "127.0.0.1", "root", "", nullptr, port_, nullptr, 0) != nullptr;
+    const std::string create = std::string("CREATE DATABASE IF NOT EXISTS ") + database;
+    const bool good = connected && mysql_query(handle, create.c_str()) == 0;
+    mysql_close(handle);
+    if (good) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  }
+  throw std::runtime_error("mariadbd does not answer; see its log in " + directory_.file("log"));
+}
+
+void MariaDbServer::kill() {
+  process_->kill();
+  process_.reset();
+}
+
+void MariaDbServer::stop() {
+  process_->send(SIGTERM);
+  process_->wait();
+  process_.reset();
+}
+
+MySqlOptions MariaDbServer::options() const {
+  return {.host = "127.0.0.1", .port = port_, .user = "root", .database = database};
+}
+
+std::string MariaDbServer::address() const {
+  return "mysql://root@127.0.0.1:" + std::to_string(port_) + '/' + database;
+}
+
+PlainConnection::PlainConnection(const MySqlOptions& options, unsigned long flags)
+    : handle_(mysql_init(nullptr)) {
+  auto* handle = static_cast<MYSQL*>(handle_);
+  const unsigned protocol = MYSQL_PROTOCOL_TCP;
+  mysql_options(handle, MYSQL_OPT_PROTOCOL, &protocol);
+  if (mysql_real_connect(handle, options.host.c_str(), options.user.c_str(),
+                         options.password.c_str(), options.database.c_str(), options.port, nullptr,
+                         flags) == nullptr) {
+    const std::string words = mysql_error(handle);
+    mysql_close(handle);
+    throw std::runtime_error("the test's own connection cannot be opened: " + words);
+  }
+}
+
+PlainConnection::~PlainConnection() { mysql_close(static_cast<MYSQL*>(handle_)); }
+
+std::vector<std::vector<std::string>> PlainConnection::run(const std::string& sql) {
+  auto* handle = static_cast<MYSQL*>(handle_);
+  if (mysql_real_query(handle, sql.data(), sql.size()) != 0) {
+    throw std::runtime_error(std::string(mysql_error(handle)) + " in " + sql);
+  }
+  std::vector<std::vector<std::string>> rows;
+  MYSQL_RES* result = mysql_store_result(handle);
+  if (result == nullptr) return rows;
+  while (MYSQL_ROW row = mysql_fetch_row(result)) {
+    const unsigned long* lengths = mysql_fetch_lengths(result);
+    std::vector<std::string> cells;
+    for (unsigned index = 0; index < mysql_num_fields(result); ++index) {
+      cells.push_back(row[index] == nullptr ? "NULL" : std::string(row[index], lengths[index]));
+    }
+    rows.push_back(std::move(cells));
+  }
+  mysql_free_result(result);
+  return rows;
+}
+
+std::string PlainConnection::ask(const std::string& sql) { return run(sql).at(0).at(0); }
+
+unsigned PlainConnection::error_of(const std::string& sql) {
+  auto* handle = static_cast<MYSQL*>(handle_);
+  if (mysql_real_query(handle, sql.data(), sql.size()) != 0) return mysql_errno(handle);
+  if (MYSQL_RES* result = mysql_store_result(handle)) mysql_free_result(result);
+  return 0;
+}
+
+}  // namespace idempotency::testing_support
