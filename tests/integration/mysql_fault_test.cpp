@@ -96,21 +96,8 @@ TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
   EXPECT_NE(hazards.text.find("innodb_flush_log_at_trx_commit"), std::string::npos);
 }
 
-// MY-19, MY-21
-TEST_F(MySqlFaults, KeepResultsOfEverySizeOrRefuseThemBeforeWriting) {
-  for (const std::size_t size : {0U, 255U, 256U, 257U, 65'535U, 65'536U, 1'048'576U, 15'000'000U}) {
-    std::string result(size, '\0');
-    for (std::size_t at = 0; at < size; at += 251)
-      result[at] = static_cast<char>(at);
-    const BeginRequest wanted = request(std::to_string(size));
-    ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
-    ASSERT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {.result = result}),
-              WriteOutcome::stored);
-    const BeginOutcome replayed = store_.begin(request(std::to_string(size)));
-    ASSERT_TRUE(std::holds_alternative<Completed>(replayed));
-    EXPECT_TRUE(std::get<Completed>(replayed).result == result) << size;
-  }
-
+// MY-19: typed, and before anything is written.
+TEST_F(MySqlFaults, RefuseAResultThatTheServerDoesNotTake) {
   const BeginRequest wanted = request("too large");
   ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
   EXPECT_EQ(code_of([&] {
@@ -134,13 +121,6 @@ TEST_F(MySqlFaults, RefuseATraceOrReasonThatDoesNotFit) {
                                       {Retryability::permanent, std::string(65'536, 'r'), {}}, 1h));
       }),
       Errc::too_large);
-}
-
-// MY-06
-TEST_F(MySqlFaults, HaveNoCounterThatDuplicatesCouldUseUp) {
-  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM information_schema.columns WHERE table_name = "
-                       "'idempotency_record' AND extra LIKE '%auto_increment%'"),
-            "0");
 }
 
 // MY-13: a plain call behind somebody's open transaction.
