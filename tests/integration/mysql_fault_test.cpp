@@ -214,56 +214,6 @@ TEST_F(MySqlFaults, AreRefusedInTheChildOfAForkAndLeaveTheParentAlone) {
   EXPECT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {}), WriteOutcome::stored);
 }
 
-// Every acknowledged record is there after SIGKILL, and the store finds its way back by itself.
-TEST_F(MySqlFaults, KeepEveryAcknowledgedRecordThroughAKillOfTheServer) {
-  MariaDbServer server;
-  MySqlStore store(server.options());
-  std::mutex mutex;
-  std::vector<BeginRequest> begun;
-  std::vector<BeginRequest> finished;
-  std::atomic<bool> stop{false};
-  std::vector<std::jthread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int round = 0; !stop; ++round) {
-        const BeginRequest wanted = request(std::to_string(thread) + "-" + std::to_string(round));
-        try {
-          if (!std::holds_alternative<Acquired>(store.begin(wanted))) continue;
-          {
-            const std::scoped_lock lock(mutex);
-            begun.push_back(wanted);
-          }
-          if (store.complete(wanted.key, {wanted.owner, 1}, {.result = "r"}) ==
-              WriteOutcome::stored) {
-            const std::scoped_lock lock(mutex);
-            finished.push_back(wanted);
-          }
-        } catch (const Error& error) {
-          EXPECT_TRUE(error.safe_to_retry()) << error.what() << error.detail();
-          std::this_thread::sleep_for(20ms);
-        }
-      }
-    });
-  }
-  for (int kills = 0; kills < 2; ++kills) {
-    std::this_thread::sleep_for(500ms);
-    server.kill();
-    std::this_thread::sleep_for(100ms);
-    server.start();
-  }
-  std::this_thread::sleep_for(200ms);
-  stop = true;
-  threads.clear();
-
-  EXPECT_GT(finished.size(), 50U);
-  for (const BeginRequest& wanted : begun) {
-    ASSERT_TRUE(store.find(wanted.key)) << wanted.key.text();
-  }
-  for (const BeginRequest& wanted : finished) {
-    ASSERT_EQ(store.find(wanted.key)->state, RecordState::success) << wanted.key.text();
-  }
-}
-
 // MY-09: 1213 among plain calls never reaches the caller.
 TEST_F(MySqlFaults, SurviveManyThreadsOnFewKeys) {
   std::vector<std::jthread> threads;
