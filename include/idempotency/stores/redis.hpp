@@ -78,12 +78,12 @@ class StoreImpl;
 /// eviction, or after a fail-over to a replica that lagged, records may be gone and their
 /// operations run again. The store tells the observer of such a set-up when it is made.
 ///
-/// `find` and `list` give only the first 8 bytes of a succeeded record's owner, the rest zero: no
+/// `find` and `list` give only the first 4 bytes of a succeeded record's owner, the rest zero: no
 /// more is kept. A fence counts to 2^53. Retentions and leases longer than 1000 years count as 1000
 /// years and as without a deadline. `Completed::retention_remaining` is reckoned from the server's
-/// clock as last heard (at most a minute ago) and errs on the short side. `list` and `statistics`
-/// scan the whole database, `list` once for each 10,000 records that it passes; `purge` has nothing
-/// to do and answers 0.
+/// clock as last heard (at most a minute ago) and errs on the short side: by a 128th of the
+/// retention, or 64 ms. `list` and `statistics` scan the whole database, `list` once for each 10,000
+/// records that it passes; `purge` has nothing to do and answers 0.
 ///
 /// Errors: those of `Store`; when made, `Errc::invalid_argument` for unusable options and
 /// `Errc::store_refused` for a server that refuses the credentials or is too old. A server that is
