@@ -6,6 +6,7 @@
 #include "core/fork_generation.hpp"
 #include "redis/redis_options.hpp"
 #include "redis/redis_server_check.hpp"
+#include "redis/redis_tls.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -22,6 +23,8 @@ constexpr std::size_t renewals_at_once = 256;
 
 RedisOptions checked(RedisOptions options) {
   check_options(options);
+  if (options.encryption == RedisEncryption::tls)
+    static_cast<void>(Tls(options));  // are the files there?
   return options;
 }
 
