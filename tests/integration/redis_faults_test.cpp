@@ -15,6 +15,7 @@
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
+#include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency {
@@ -22,57 +23,18 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing_support::code_of;
+using testing_support::first_of_all;
+using testing_support::redis_name;
+using testing_support::RedisListener;
+using testing_support::RedisOwner;
 using testing_support::RedisServer;
-
-class Listener : public Observer {
- public:
-  void on_hazard(std::string_view what) noexcept override {
-    const std::scoped_lock lock(mutex_);
-    hazards_.emplace_back(what);
-  }
-  void on_store_error(const Key&, StoreCall call, const Error&, std::uint32_t) noexcept override {
-    if (call == StoreCall::release) ++failed_releases;
-  }
-  int heard(std::string_view part) {
-    const std::scoped_lock lock(mutex_);
-    return static_cast<int>(std::count_if(
-        hazards_.begin(), hazards_.end(),
-        [&](const std::string& hazard) { return hazard.find(part) != std::string::npos; }));
-  }
-  std::size_t all() {
-    const std::scoped_lock lock(mutex_);
-    return hazards_.size();
-  }
-
-  std::atomic<int> failed_releases{0};
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> hazards_;
-};
-
-struct Owner {
-  RedisStore& store;
-  Key key;
-  OwnerToken token = OwnerToken::generate();
-
-  BeginOutcome begin() { return store.begin({.key = key, .owner = token}); }
-  WriteOutcome complete() {
-    return store.complete(key, {token, 1}, {"result", std::chrono::hours{1}});
-  }
-  WriteOutcome renew() { return store.renew(key, {token, 1}, std::chrono::seconds{30}); }
-};
-
-std::string name_of(const Key& key) { return "idempotency:{" + key.text() + "}"; }
-
-const BeginOutcome first{Acquired{1, 1}};
 
 // RD-01
 TEST(RedisFaults, LoseTheScriptsWithoutHarm) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  ASSERT_EQ(owner.begin(), first_of_all());
   ASSERT_EQ(owner.renew(), WriteOutcome::stored);
 
   server.ask({"SCRIPT", "FLUSH"});
@@ -90,11 +52,11 @@ TEST(RedisFaults, LoseTheScriptsWithoutHarm) {
 TEST(RedisFaults, LoseNothingThatWasAcknowledgedToAKilledDurableServer) {
   RedisServer server(RedisServer::durable());
   RedisStore store(server.options());
-  Owner finished{store, {"fault", "finished"}};
-  Owner running{store, {"fault", "running"}};
-  ASSERT_EQ(finished.begin(), first);
+  RedisOwner finished{store, {"fault", "finished"}};
+  RedisOwner running{store, {"fault", "running"}};
+  ASSERT_EQ(finished.begin(), first_of_all());
   ASSERT_EQ(finished.complete(), WriteOutcome::stored);
-  ASSERT_EQ(running.begin(), first);
+  ASSERT_EQ(running.begin(), first_of_all());
   const std::optional<Record> before = store.find(running.key);
 
   server.kill();
@@ -120,9 +82,10 @@ TEST(RedisFaults, KeepEveryAcknowledgedCompletionThroughKillsUnderLoad) {
     for (int thread = 0; thread < threads; ++thread) {
       workers.emplace_back([&, thread] {
         for (int number = 0; !stop; ++number) {
-          Owner owner{store, {"load", std::to_string(thread) + "-" + std::to_string(number)}};
+          RedisOwner owner{store, {"load", std::to_string(thread) + "-" + std::to_string(number)}};
           try {
-            if (owner.begin() != first || owner.complete() != WriteOutcome::stored) continue;
+            if (owner.begin() != first_of_all() || owner.complete() != WriteOutcome::stored)
+              continue;
             acknowledged[static_cast<std::size_t>(thread)].push_back(owner.key);
           } catch (const Error& error) {
             EXPECT_TRUE(error.safe_to_retry()) << error.what() << error.detail();
@@ -151,62 +114,12 @@ TEST(RedisFaults, KeepEveryAcknowledgedCompletionThroughKillsUnderLoad) {
   EXPECT_GT(checked, 20U);
 }
 
-// RD-03, RD-16
-TEST(RedisFaults, RefuseToDecideOnAReplicaUntilItIsPromoted) {
-  RedisServer server({"--replica-serve-stale-data", "no"});
-  RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  Owner next{store, {"fault", "2"}};
-  ASSERT_EQ(owner.begin(), first);
-
-  server.ask({"REPLICAOF", "127.0.0.1", "1"});
-  EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_unavailable);
-  EXPECT_EQ(code_of([&] { static_cast<void>(owner.complete()); }), Errc::store_unavailable);
-  EXPECT_EQ(code_of([&] { static_cast<void>(store.find(owner.key)); }), Errc::store_unavailable);
-  server.ask({"CONFIG", "SET", "replica-serve-stale-data", "yes"});
-  EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_unavailable);
-  EXPECT_EQ(code_of([&] { static_cast<void>(owner.complete()); }), Errc::store_unavailable);
-  server.ask({"REPLICAOF", "NO", "ONE"});
-
-  EXPECT_EQ(owner.complete(), WriteOutcome::stored);
-  EXPECT_EQ(next.begin(), first);
-}
-
-// RD-06
-TEST(RedisFaults, WaitForAServerThatIsLoading) {
-  RedisServer server(RedisServer::durable());
-  RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
-  server.ask({"EVAL", "for i = 1, 3000 do redis.call('SET', 'filler' .. i, i) end return 1", "0"});
-  server.kill();
-
-  server.start_without_waiting({"--key-load-delay", "400",
-                                "--loading-process-events-interval-bytes", "1024",
-                                "--aof-use-rdb-preamble", "no"});
-  bool was_busy = false;
-  std::optional<WriteOutcome> outcome;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  while (!outcome && std::chrono::steady_clock::now() < end) {
-    try {
-      outcome = owner.complete();
-    } catch (const Error& error) {
-      EXPECT_TRUE(error.safe_to_retry()) << error.what();
-      was_busy = was_busy || error.code() == Errc::store_busy;
-      std::this_thread::sleep_for(milliseconds{2});
-    }
-  }
-
-  EXPECT_TRUE(was_busy);
-  EXPECT_EQ(outcome, WriteOutcome::stored);
-}
-
 TEST(RedisFaults, SayWhenTheServerIsFull) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  Owner next{store, {"fault", "2"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  RedisOwner next{store, {"fault", "2"}};
+  ASSERT_EQ(owner.begin(), first_of_all());
 
   server.ask({"CONFIG", "SET", "maxmemory", "1"});
   EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_full);
@@ -214,21 +127,21 @@ TEST(RedisFaults, SayWhenTheServerIsFull) {
   server.ask({"CONFIG", "SET", "maxmemory", "0"});
 
   EXPECT_EQ(owner.complete(), WriteOutcome::stored);
-  EXPECT_EQ(next.begin(), first);
+  EXPECT_EQ(next.begin(), first_of_all());
 }
 
 TEST(RedisFaults, RefuseWhatAUserMayNotDo) {
   RedisServer server;
   server.ask(
       {"ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@read", "+@connection", "+time"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.username = "reader";
   options.password = "secret";
   options.observer = &listener;
   RedisStore store(options);
 
-  const Errc code = code_of([&] { static_cast<void>(Owner{store, {"fault", "1"}}.begin()); });
+  const Errc code = code_of([&] { static_cast<void>(RedisOwner{store, {"fault", "1"}}.begin()); });
 
   EXPECT_EQ(code, Errc::store_refused);
   EXPECT_EQ(listener.heard("could not be checked"), 2);
@@ -237,46 +150,46 @@ TEST(RedisFaults, RefuseWhatAUserMayNotDo) {
 TEST(RedisFaults, DoNotTouchWhatIsNoRecord) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner list{store, {"fault", "list"}};
-  Owner text{store, {"fault", "text"}};
-  server.ask({"LPUSH", name_of(list.key), "x"});
-  server.ask({"SET", name_of(text.key), "\x01garbage"});
+  RedisOwner list{store, {"fault", "list"}};
+  RedisOwner text{store, {"fault", "text"}};
+  server.ask({"LPUSH", redis_name(list.key), "x"});
+  server.ask({"SET", redis_name(text.key), "\x01garbage"});
 
-  for (Owner* owner : {&list, &text}) {
+  for (RedisOwner* owner : {&list, &text}) {
     EXPECT_EQ(code_of([&] { static_cast<void>(owner->begin()); }), Errc::store_corrupt);
     EXPECT_EQ(code_of([&] { static_cast<void>(owner->complete()); }), Errc::store_corrupt);
     EXPECT_EQ(code_of([&] { static_cast<void>(store.find(owner->key)); }), Errc::store_corrupt);
   }
 
-  EXPECT_EQ(server.number({"LLEN", name_of(list.key)}), 1);
-  EXPECT_EQ(server.text({"GET", name_of(text.key)}), "\x01garbage");
+  EXPECT_EQ(server.number({"LLEN", redis_name(list.key)}), 1);
+  EXPECT_EQ(server.text({"GET", redis_name(text.key)}), "\x01garbage");
 }
 
 // RD-08, HI-09
 TEST(RedisFaults, DoNotBringAnEvictedRecordBack) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  ASSERT_EQ(owner.begin(), first_of_all());
 
-  server.ask({"DEL", name_of(owner.key)});
+  server.ask({"DEL", redis_name(owner.key)});
 
   EXPECT_EQ(owner.renew(), WriteOutcome::lost);
   EXPECT_EQ(owner.complete(), WriteOutcome::lost);
   EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
             ReleaseOutcome::lost);
-  EXPECT_EQ(server.number({"EXISTS", name_of(owner.key)}), 0);
+  EXPECT_EQ(server.number({"EXISTS", redis_name(owner.key)}), 0);
 }
 
 // HI-07
 TEST(RedisFaults, DoNotThrowFromAReleaseWithoutAServer) {
   RedisServer server;
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
   RedisStore store(options);
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  ASSERT_EQ(owner.begin(), first_of_all());
 
   server.kill();
 
@@ -287,7 +200,7 @@ TEST(RedisFaults, DoNotThrowFromAReleaseWithoutAServer) {
 
 TEST(RedisHazards, AreNotReportedOfADurableServer) {
   RedisServer server(RedisServer::durable());
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
@@ -299,7 +212,7 @@ TEST(RedisHazards, AreNotReportedOfADurableServer) {
 // RD-08
 TEST(RedisHazards, AreReportedOnce) {
   RedisServer server({"--maxmemory-policy", "allkeys-lru"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
@@ -315,7 +228,7 @@ TEST(RedisHazards, AreReportedOnce) {
 TEST(RedisHazards, AreReportedOfAReplicaAndOfLateFlushes) {
   RedisServer server(
       {"--appendonly", "yes", "--appendfsync", "everysec", "--replicaof", "127.0.0.1 1"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
@@ -327,7 +240,7 @@ TEST(RedisHazards, AreReportedOfAReplicaAndOfLateFlushes) {
 
 TEST(RedisHazards, AreReportedOfSnapshotsOnly) {
   RedisServer server({"--save", "3600 1"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
