@@ -1,4 +1,4 @@
-// What servers do to records and scripts: restarts, fail-overs, full memory, eviction, foreign values.
+// What servers do to records and scripts: flushes, full memory, eviction, foreign values; and what of it is told before.
 
 #include <gtest/gtest.h>
 
@@ -14,6 +14,7 @@
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
+#include "support/barrier.hpp"
 #include "support/error_of.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
@@ -28,6 +29,7 @@ using testing_support::redis_name;
 using testing_support::RedisListener;
 using testing_support::RedisOwner;
 using testing_support::RedisServer;
+using testing_support::run_together;
 
 // RD-01
 TEST(RedisFaults, LoseTheScriptsWithoutHarm) {
@@ -49,69 +51,33 @@ TEST(RedisFaults, LoseTheScriptsWithoutHarm) {
   EXPECT_TRUE(store.find(owner.key));
 }
 
-TEST(RedisFaults, LoseNothingThatWasAcknowledgedToAKilledDurableServer) {
-  RedisServer server(RedisServer::durable());
+// RD-01
+TEST(RedisFaults, LoseTheScriptsUnderParallelCallersWithoutHarm) {
+  RedisServer server;
   RedisStore store(server.options());
-  RedisOwner finished{store, {"fault", "finished"}};
-  RedisOwner running{store, {"fault", "running"}};
-  ASSERT_EQ(finished.begin(), first_of_all());
-  ASSERT_EQ(finished.complete(), WriteOutcome::stored);
-  ASSERT_EQ(running.begin(), first_of_all());
-  const std::optional<Record> before = store.find(running.key);
-
-  server.kill();
-  EXPECT_EQ(code_of([&] { static_cast<void>(running.begin()); }), Errc::store_unavailable);
-  server.start();
-
-  EXPECT_TRUE(std::holds_alternative<Completed>(
-      store.begin({.key = finished.key, .owner = OwnerToken::generate()})));
-  EXPECT_TRUE(std::holds_alternative<InProgress>(
-      store.begin({.key = running.key, .owner = OwnerToken::generate()})));
-  EXPECT_EQ(store.find(running.key)->lease_until, before->lease_until);
-  EXPECT_EQ(running.complete(), WriteOutcome::stored);
-}
-
-TEST(RedisFaults, KeepEveryAcknowledgedCompletionThroughKillsUnderLoad) {
-  RedisServer server(RedisServer::durable());
-  RedisStore store(server.options());
-  constexpr int threads = 4;
+  IdempotencyGuard guard{store};
+  constexpr int keys = 200;
+  std::vector<std::atomic<int>> runs(keys);
+  std::atomic<int> wrong{0};
   std::atomic<bool> stop{false};
-  std::vector<std::vector<Key>> acknowledged(threads);
-  {
-    std::vector<std::jthread> workers;
-    for (int thread = 0; thread < threads; ++thread) {
-      workers.emplace_back([&, thread] {
-        for (int number = 0; !stop; ++number) {
-          RedisOwner owner{store, {"load", std::to_string(thread) + "-" + std::to_string(number)}};
-          try {
-            if (owner.begin() != first_of_all() || owner.complete() != WriteOutcome::stored)
-              continue;
-            acknowledged[static_cast<std::size_t>(thread)].push_back(owner.key);
-          } catch (const Error& error) {
-            EXPECT_TRUE(error.safe_to_retry()) << error.what() << error.detail();
-          }
-        }
-      });
-    }
-    for (int round = 0; round < 3; ++round) {
-      std::this_thread::sleep_for(milliseconds{300});
-      server.kill();
-      server.start();
-    }
-    std::this_thread::sleep_for(milliseconds{100});
-    stop = true;
-  }
+  std::jthread flusher([&] {
+    while (!stop)
+      server.ask({"SCRIPT", "FLUSH"});
+  });
 
-  std::size_t checked = 0;
-  for (const std::vector<Key>& keys : acknowledged) {
-    for (const Key& key : keys) {
-      const std::optional<Record> record = store.find(key);
-      ASSERT_TRUE(record) << key.text();
-      ASSERT_EQ(record->state, RecordState::success) << key.text();
-      ++checked;
+  run_together(4, [&](std::size_t) {
+    for (int number = 0; number < keys; ++number) {
+      const auto result = guard.run({.key = {"fault", std::to_string(number)}},
+                                    [&] { return ++runs[static_cast<std::size_t>(number)]; });
+      const bool fits = result.status() == RunStatus::in_progress || result.value() == 1;
+      if (!fits) ++wrong;
     }
-  }
-  EXPECT_GT(checked, 20U);
+  });
+  stop = true;
+  flusher.join();
+
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
 }
 
 TEST(RedisFaults, SayWhenTheServerIsFull) {
@@ -165,37 +131,59 @@ TEST(RedisFaults, DoNotTouchWhatIsNoRecord) {
   EXPECT_EQ(server.text({"GET", redis_name(text.key)}), "\x01garbage");
 }
 
-// RD-08, HI-09
-TEST(RedisFaults, DoNotBringAnEvictedRecordBack) {
+// HI-09
+TEST(RedisFaults, TellAnOwnerThatItsRecordIsGoneOrAnothers) {
   RedisServer server;
   RedisStore store(server.options());
   RedisOwner owner{store, {"fault", "1"}};
+  RedisOwner thief{store, owner.key};
   ASSERT_EQ(owner.begin(), first_of_all());
 
   server.ask({"DEL", redis_name(owner.key)});
+  EXPECT_EQ(owner.renew(), WriteOutcome::lost);
+  EXPECT_EQ(store.renew_many({{owner.key, {owner.token, 1}, std::chrono::seconds{30}}}),
+            std::vector{WriteOutcome::lost});
+  EXPECT_EQ(server.number({"EXISTS", redis_name(owner.key)}), 0);
+  ASSERT_EQ(thief.begin(), first_of_all());
 
   EXPECT_EQ(owner.renew(), WriteOutcome::lost);
   EXPECT_EQ(owner.complete(), WriteOutcome::lost);
-  EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
-            ReleaseOutcome::lost);
-  EXPECT_EQ(server.number({"EXISTS", redis_name(owner.key)}), 0);
+  EXPECT_EQ(thief.complete(), WriteOutcome::stored);
 }
 
-// HI-07
-TEST(RedisFaults, DoNotThrowFromAReleaseWithoutAServer) {
-  RedisServer server;
-  RedisListener listener;
-  RedisOptions options = server.options();
-  options.observer = &listener;
-  RedisStore store(options);
-  RedisOwner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first_of_all());
+// RD-08
+TEST(RedisFaults, DoNotBringAnEvictedRecordBack) {
+  for (const char* policy : {"allkeys-lru", "volatile-lru"}) {
+    RedisServer server({"--maxmemory", "4mb", "--maxmemory-policy", policy});
+    RedisListener listener;
+    RedisOptions options = server.options();
+    options.observer = &listener;
+    RedisStore store(options);
+    EXPECT_EQ(listener.heard("may evict records"), 1) << policy;
+    RedisOwner running{store, {"fault", "running"}};
+    RedisOwner finished{store, {"fault", "finished"}};
+    ASSERT_EQ(running.begin(), first_of_all());
+    ASSERT_EQ(finished.begin(), first_of_all());
+    ASSERT_EQ(finished.complete(), WriteOutcome::stored);
 
-  server.kill();
+    const std::string filler(1'000, 'x');
+    const auto is_there = [&](const RedisOwner& owner) {
+      return server.number({"EXISTS", redis_name(owner.key)}) == 1;
+    };
+    for (int number = 0; number < 100'000 && (is_there(running) || is_there(finished)); ++number) {
+      server.ask({"EVAL",
+                  "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, ARGV[1], 'EX', 1000) end", "1",
+                  "filler" + std::to_string(number) + "-", filler});
+    }
+    ASSERT_FALSE(is_there(running) || is_there(finished)) << policy;
 
-  EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
-            ReleaseOutcome::unknown);
-  EXPECT_EQ(listener.failed_releases, 1);
+    EXPECT_EQ(running.renew(), WriteOutcome::lost);
+    EXPECT_EQ(running.complete(), WriteOutcome::lost);
+    EXPECT_EQ(store.release(running.key, {running.token, 1}, std::chrono::hours{1}),
+              ReleaseOutcome::lost);
+    EXPECT_EQ(finished.complete(), WriteOutcome::lost);
+    EXPECT_FALSE(is_there(running) || is_there(finished)) << policy;
+  }
 }
 
 TEST(RedisHazards, AreNotReportedOfADurableServer) {
