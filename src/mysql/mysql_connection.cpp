@@ -196,11 +196,15 @@ bool Connection::in_transaction() const noexcept {
   return (handle_->server_status & SERVER_STATUS_IN_TRANS) != 0;
 }
 
+Autocommit Connection::autocommit() const noexcept {
+  return (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0 ? Autocommit::on
+                                                                  : Autocommit::off;
+}
+
 void Connection::set_autocommit(Autocommit wanted) {
-  if (autocommit_ == wanted) return;
+  if (autocommit() == wanted) return;
   static_cast<void>(
       run(wanted == Autocommit::on ? "SET autocommit = 1" : "SET autocommit = 0", Stage::read));
-  autocommit_ = wanted;
 }
 
 void Connection::set_lock_wait(std::chrono::milliseconds wait) {
@@ -239,8 +243,12 @@ void Connection::fail(Stage stage, std::string_view doing) {
   fail(mysql_errno(handle_), mysql_error(handle_), stage, doing);
 }
 
+bool Connection::takes(std::uint64_t bytes) const noexcept {
+  return bytes + packet_margin <= traits_.max_packet;
+}
+
 void Connection::check_size(std::uint64_t bytes) const {
-  if (bytes + packet_margin <= traits_.max_packet) return;
+  if (takes(bytes)) return;
   throw Error(Errc::too_large,
               "mysql store: the value is larger than the server takes in one packet; look at "
               "max_allowed_packet",
