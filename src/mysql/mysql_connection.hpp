@@ -100,7 +100,6 @@ class Connection {
   };
 
   void connect(const MySqlOptions& options);
-  void set_tls(const MySqlOptions& options);
   void read_traits();
   Prepared& prepared(std::string_view sql, Stage stage);
   void check_size(std::uint64_t bytes) const;
@@ -115,6 +114,7 @@ class Connection {
   bool broken_ = false;
   bool used_ = false;
   bool is_owed_answer_ = false;
+  Traffic traffic_ = Traffic::plain;
   unsigned lock_wait_ = 0;  ///< in seconds, as the session was told
   unsigned last_error_ = 0;
   ServerTraits traits_;
