@@ -1,11 +1,18 @@
 // Connections: what a reconnect restores, what a pool bounds, and the traps of hiredis.
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,21 +22,26 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/child_process.hpp"
 #include "support/error_of.hpp"
+#include "support/event.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
+#include "support/redis_stand_in.hpp"
 
 namespace idempotency {
 namespace {
 
+using namespace std::string_literals;
 using std::chrono::milliseconds;
 using testing_support::ChildProcess;
 using testing_support::code_of;
 using testing_support::error_of;
+using testing_support::Event;
 using testing_support::FaultProxy;
 using testing_support::ProcessEnd;
 using testing_support::RedisListener;
 using testing_support::RedisServer;
+using testing_support::RedisStandIn;
 
 RedisServer& server() { return RedisServer::shared(); }
 
@@ -298,6 +310,94 @@ TEST(RedisConnections, AreWaitedForNoLongerThanAllowed) {
   EXPECT_EQ(code, Errc::store_busy);
 }
 
+/// Waits until a thread of this process sleeps, here: until it waits for a connection.
+void wait_until_asleep(const std::atomic<pid_t>& thread) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (std::chrono::steady_clock::now() < end) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name = line.rfind(") ");
+    if (name != std::string::npos && line[name + 2] == 'S') return;
+    std::this_thread::yield();
+  }
+  ADD_FAILURE() << "the thread does not wait";
+}
+
+TEST(RedisConnections, AreGivenToWhoeverHasWaitedLongest) {
+  Event asked;
+  Event answer;
+  std::mutex mutex;
+  std::vector<std::string> order;  // of the one connection's requests
+  RedisStandIn own([&](const std::vector<std::string>& words) -> std::string {
+    if (words[0] == "HELLO") return "*2\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n";
+    if (words[0] == "TIME") return "*2\r\n$1\r\n1\r\n$1\r\n1\r\n";
+    {
+      const std::scoped_lock lock(mutex);
+      order.push_back(words.at(3));
+    }
+    asked.set();
+    return answer.wait() ? "*2\r\n:6\r\n:1\r\n" : "";
+  });
+  std::vector<std::atomic<pid_t>> threads(6);
+  std::vector<std::string> expected;
+  {
+    RedisStore store(RedisOptions{.port = own.port(),
+                                  .command_timeout = std::chrono::seconds{60},
+                                  .pool_wait = std::chrono::seconds{60},
+                                  .max_connections = 1});
+    std::vector<std::jthread> callers;
+    for (std::size_t number = 0; number < threads.size(); ++number) {
+      const Key key{"fair", std::to_string(number)};
+      expected.push_back(testing_support::redis_name(key));
+      callers.emplace_back([&store, &thread = threads[number], key] {
+        thread = static_cast<pid_t>(::syscall(SYS_gettid));
+        thread.notify_one();
+        EXPECT_EQ(store.renew(key, {OwnerToken::generate(), 1}, milliseconds{1}),
+                  WriteOutcome::lost);
+      });
+      if (number == 0) {
+        ASSERT_TRUE(asked.wait());
+      } else {
+        threads[number].wait(0);
+        wait_until_asleep(threads[number]);
+      }
+    }
+    answer.set();
+  }
+
+  const std::scoped_lock lock(mutex);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(RedisConnections, AreNotWaitedForPastTheTimeoutWhereNobodyAnswers) {
+  // A listener whose queue is full: it drops whoever else asks, and says nothing.
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener, any, size), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  ASSERT_EQ(::getsockname(listener, any, &size), 0);
+  std::vector<int> queued;
+  for (int number = 0; number < 8; ++number) {
+    queued.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(::connect(queued.back(), any, size));
+  }
+
+  RedisStore store(
+      RedisOptions{.port = ntohs(address.sin_port), .connect_timeout = milliseconds{100}});
+  const Error error = error_of([&] { static_cast<void>(store.find(new_key())); });
+
+  EXPECT_EQ(error.code(), Errc::store_unavailable) << error.detail();
+  EXPECT_FALSE(error.effect_possible());
+  for (const int socket : queued)
+    ::close(socket);
+  ::close(listener);
+}
+
 TEST(RedisConnections, AreNeverMoreThanAllowed) {
   RedisServer own;
   RedisOptions options = own.options();
@@ -341,7 +441,7 @@ TEST(RedisConnections, AreNotUsedInTheChildOfAFork) {
 // HI-04
 TEST(RedisConnections, CarryEveryByte) {
   RedisStore store(server().options());
-  const std::string bytes("\0\r\n%s%b%n\xff$-1\r\n*3\r\n", 21);
+  const std::string bytes = "\0\r\n%s%b%n\xff$-1\r\n*3\r\n"s;
   const Key key =
       Key::of("connection", "%s %b \xff *?[a] } { \\", std::string_view(bytes), new_key().text());
   OwnerToken::Bytes token{};

@@ -226,5 +226,65 @@ TEST(RedisFailover, MakesTheWholeHandshakeAgainAfterItWasRefused) {
   EXPECT_EQ(half_made, 0);
 }
 
+/// A node of a cluster; alone it owns nothing.
+std::vector<std::string> as_node(std::uint16_t port_for_nodes = testing_support::free_port()) {
+  return {"--cluster-enabled", "yes", "--cluster-port", std::to_string(port_for_nodes)};
+}
+
+void wait_until_told(RedisServer& node, const std::vector<std::string>& words,
+                     const std::string& told) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (node.text(words).find(told) == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << told << " is not told";
+    std::this_thread::sleep_for(milliseconds{10});
+  }
+}
+
+TEST(RedisCluster, IsServedByTheNodeThatOwnsTheSlots) {
+  RedisServer node(as_node());
+  RedisStore store(node.options());
+  RedisOwner owner{store, {"cluster", "1"}};
+  const Error without_slots = error_of([&] { static_cast<void>(owner.begin()); });
+
+  node.ask({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"});
+  wait_until_told(node, {"CLUSTER", "INFO"}, "cluster_state:ok");
+
+  EXPECT_EQ(without_slots.code(), Errc::store_unavailable) << without_slots.detail();
+  EXPECT_EQ(owner.begin(), first_of_all());
+  EXPECT_TRUE(std::holds_alternative<InProgress>(
+      store.begin({.key = owner.key, .owner = OwnerToken::generate()})));
+  EXPECT_EQ(store.renew_many({{owner.key, {owner.token, 1}, std::chrono::seconds{30}}}),
+            std::vector{WriteOutcome::stored});
+  EXPECT_EQ(owner.complete(), WriteOutcome::stored);
+  EXPECT_TRUE(store.find(owner.key));
+  EXPECT_EQ(store.list({}, "", 10).records.size(), 1U);
+  EXPECT_EQ(store.statistics().success, 1U);
+}
+
+TEST(RedisCluster, RefusesWhatAnotherNodeOwns) {
+  const std::uint16_t port_for_nodes = testing_support::free_port();
+  RedisServer node(as_node());
+  RedisServer other(as_node(port_for_nodes));
+  const std::string other_id = other.text({"CLUSTER", "MYID"});
+  RedisStore store(node.options());
+  RedisOwner owner{store, {"cluster", "1"}};
+  const std::string slot = node.text({"CLUSTER", "KEYSLOT", redis_name(owner.key)});
+  node.ask({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"});
+  node.ask({"CLUSTER", "MEET", "127.0.0.1", std::to_string(other.port()),
+            std::to_string(port_for_nodes)});
+  wait_until_told(node, {"CLUSTER", "NODES"}, other_id);
+  node.ask({"CLUSTER", "DELSLOTS", slot});
+  ASSERT_EQ(node.text({"CLUSTER", "SETSLOT", slot, "NODE", other_id}), "OK");
+  wait_until_told(node, {"GET", redis_name(owner.key)}, "MOVED");
+
+  for (const Error& error : {error_of([&] { static_cast<void>(owner.begin()); }),
+                             error_of([&] { static_cast<void>(owner.complete()); }),
+                             error_of([&] { static_cast<void>(store.find(owner.key)); })}) {
+    EXPECT_EQ(error.code(), Errc::store_refused);
+    EXPECT_EQ(error.detail().rfind("MOVED " + slot, 0), 0U) << error.detail();
+    EXPECT_FALSE(error.effect_possible());
+  }
+}
+
 }  // namespace
 }  // namespace idempotency
