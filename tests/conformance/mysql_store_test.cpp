@@ -21,6 +21,10 @@ using testing_support::PlainConnection;
 /// An application that lends its own connection.
 class MySqlApplication {
  public:
+  explicit MySqlApplication(unsigned long flags = 0)
+      : plain_(MariaDbServer::shared().options(), flags) {}
+
+  void set(const std::string& settings) { plain_.run("SET " + settings); }
   [[nodiscard]] MySqlConnection connection() {
     return mysql_connection(static_cast<MYSQL*>(plain_.handle()));
   }
@@ -30,7 +34,7 @@ class MySqlApplication {
   void rollback() { plain_.run("ROLLBACK"); }
 
  private:
-  PlainConnection plain_{MariaDbServer::shared().options()};
+  PlainConnection plain_;
 };
 
 /// Two stores on one table, as two processes would have them, and a business table beside it.
@@ -39,12 +43,7 @@ class MySqlFixture {
   static constexpr std::chrono::milliseconds clock_tolerance{150};
   static constexpr std::chrono::milliseconds long_time{700};
 
-  MySqlFixture() {
-    plain_.run(
-        "CREATE TABLE IF NOT EXISTS business (id INT AUTO_INCREMENT PRIMARY KEY) "
-        "ENGINE = InnoDB");
-    plain_.run("TRUNCATE business");
-  }
+  MySqlFixture() : MySqlFixture(0) {}
 
   MySqlStore& store() { return first_; }
   MySqlStore& other_store() { return second_; }
@@ -59,6 +58,14 @@ class MySqlFixture {
   std::size_t business_rows() { return std::stoul(plain_.ask("SELECT COUNT(*) FROM business")); }
   MySqlApplication& application() { return application_; }
 
+ protected:
+  explicit MySqlFixture(unsigned long flags) : application_(flags) {
+    plain_.run(
+        "CREATE TABLE IF NOT EXISTS business (id INT AUTO_INCREMENT PRIMARY KEY) "
+        "ENGINE = InnoDB");
+    plain_.run("TRUNCATE business");
+  }
+
  private:
   PlainConnection plain_{MariaDbServer::shared().options()};
   MySqlStore first_{MariaDbServer::shared().options()};
@@ -66,11 +73,24 @@ class MySqlFixture {
   MySqlApplication application_;
 };
 
+/// MY-07: the application's connection counts rows in another way, and nothing else of its session is usual either.
+class UnusualConnectionFixture : public MySqlFixture {
+ public:
+  UnusualConnectionFixture() : MySqlFixture(CLIENT_FOUND_ROWS) {
+    application().set(
+        "SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,SIMULTANEOUS_ASSIGNMENT', "
+        "time_zone = '+09:00', autocommit = 0, character_set_client = latin1, "
+        "character_set_connection = latin1, tx_isolation = 'SERIALIZABLE'");
+  }
+};
+
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, StoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, AdminStoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, SettlementConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, BatchStoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, TransactionalStoreConformance, MySqlFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStoreOnAnUnusualConnection, TransactionalStoreConformance,
+                               UnusualConnectionFixture);
 
 }  // namespace
 }  // namespace idempotency::testing
