@@ -212,7 +212,7 @@ CancellationShield::~CancellationShield() {
   static_cast<void>(pthread_setcancelstate(before_, nullptr));
 }
 
-std::string quoted(std::string_view name) {
+std::string quoted_name(std::string_view name) {
   std::string identifier = "main.\"";
   for (const char c : name) {
     if (c == '"') identifier += '"';
