@@ -128,9 +128,7 @@ std::optional<BeginOutcome> outcome_of(Row&& row, const BeginRequest& request) {
       return Uncertain{facts.ownership.fence, row.updated_at};
     case v0::Answer::stored:
     case v0::Answer::lost:
-      throw Error(
-          Errc::store_refused,
-          "the key belongs to a one-time token that was issued; use it through its token service");
+      refuse_issued();
   }
   return std::nullopt;
 }

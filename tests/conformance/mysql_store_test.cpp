@@ -1,11 +1,14 @@
 #include "idempotency/stores/mysql.hpp"
 
+#include <mysql.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <thread>
 
+#include "idempotency/stores/mysql_handle.hpp"
 #include "idempotency/testing/store_conformance.hpp"
 #include "support/mariadb_server.hpp"
 
@@ -14,6 +17,21 @@ namespace {
 
 using testing_support::MariaDbServer;
 using testing_support::PlainConnection;
+
+/// An application that lends its own connection.
+class MySqlApplication {
+ public:
+  [[nodiscard]] MySqlConnection connection() {
+    return mysql_connection(static_cast<MYSQL*>(plain_.handle()));
+  }
+  void begin() { plain_.run("START TRANSACTION"); }
+  void add_business_row() { plain_.run("INSERT INTO business VALUES ()"); }
+  void commit() { plain_.run("COMMIT"); }
+  void rollback() { plain_.run("ROLLBACK"); }
+
+ private:
+  PlainConnection plain_{MariaDbServer::shared().options()};
+};
 
 /// Two stores on one table, as two processes would have them, and a business table beside it.
 class MySqlFixture {
@@ -39,11 +57,13 @@ class MySqlFixture {
     transaction.execute("INSERT INTO business VALUES ()");
   }
   std::size_t business_rows() { return std::stoul(plain_.ask("SELECT COUNT(*) FROM business")); }
+  MySqlApplication& application() { return application_; }
 
  private:
   PlainConnection plain_{MariaDbServer::shared().options()};
   MySqlStore first_{MariaDbServer::shared().options()};
   MySqlStore second_{MariaDbServer::shared().options()};
+  MySqlApplication application_;
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, StoreConformance, MySqlFixture);
