@@ -183,6 +183,10 @@ concept CanPurge = requires(S& store, std::size_t limit) {
   { store.purge(limit) } -> std::same_as<std::size_t>;
 };
 template <class S>
+concept CanPeek = requires(S& store, const Key& key) {
+  { store.peek(key) } -> std::same_as<std::optional<Record>>;
+};
+template <class S>
 concept NamesTransaction = requires {
   typename S::Transaction;
   typename S::Connection;
@@ -247,6 +251,9 @@ struct TransactionOptions {
 /// - `begin`, `complete` with a transaction as first argument: within it.
 /// - `commit(tx)`: throws `Errc::transaction_lost` when nothing was written, `Errc::commit_unknown` when that is not known.
 /// - `rollback(tx) noexcept`.
+///
+/// It may have `peek(key) -> std::optional<Record>`: a look before the transaction, where it costs less than it saves, and
+/// nothing otherwise. What it gives is as good as what `find` gives; nothing says nothing about the record.
 template <class S>
 concept TransactionalStore = Store<S> && detail::NamesTransaction<S> &&
     requires(S& store, typename S::Transaction& tx, typename S::Connection connection,

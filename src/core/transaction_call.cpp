@@ -65,6 +65,18 @@ TransactionCall::TransactionCall(Engine::Parts& parts, Operation operation,
       started_(std::chrono::steady_clock::now()) {}
 
 RunOutcome TransactionCall::run() {
+  try {
+    return repeat_until_done();
+  } catch (const Error& error) {
+    if (!commit_is_unsettled_ || error.effect_possible()) throw;
+    throw Error(Errc::commit_unknown,
+                "the commit was not confirmed, and what became of it could not be asked; run the "
+                "same operation again to settle it",
+                std::string(error.what()) + ' ' + error.detail());
+  }
+}
+
+RunOutcome TransactionCall::repeat_until_done() {
   while (true) {
     if (answered_before()) return finish();
     const Ending ending = attempt();
@@ -85,9 +97,10 @@ bool TransactionCall::may_ask_again() {
   return true;
 }
 
-/// A duplicate of a finished record needs no transaction and no place in the writers' line.
+/// A duplicate of a finished record needs no transaction and no place in the writers' line, where the store finds it
+/// at a small price.
 bool TransactionCall::answered_before() {
-  std::optional<Record> record = parts_.store.find(request_.key);
+  std::optional<Record> record = transaction_.peek(request_.key);
   if (!record) return false;
   if (record->state != RecordState::success && record->state != RecordState::failed) return false;
   if (record->fingerprint && request_.fingerprint) {
@@ -107,11 +120,14 @@ bool TransactionCall::answered_before() {
 }
 
 TransactionCall::Ending TransactionCall::attempt() {
+  // What an earlier attempt may have left behind (a handler can commit through the native handle) is not this one's.
+  if (attempts_ > 0) request_.owner = OwnerToken::generate();
   ++attempts_;
   try {
     transaction_.open(options_of(policy_));
     RollbackOnExit rollback(transaction_);
     BeginOutcome begun = transaction_.begin(request_);
+    commit_is_unsettled_ = false;
     const auto* acquired = std::get_if<Acquired>(&begun);
     if (acquired == nullptr) {
       const bool running = std::holds_alternative<InProgress>(begun);
@@ -196,7 +212,7 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   try {
     transaction_.commit();
   } catch (const Error& error) {
-    if (error.code() != Errc::commit_unknown) throw;
+    if (error.code() != Errc::commit_unknown || joined) throw;
     report_error(StoreCall::commit, error);
     return settle_unknown_commit();
   }
@@ -207,25 +223,47 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
 /// Repeats the write that blocks behind a commit still under way: what it finds is final.
 TransactionCall::Ending TransactionCall::settle_unknown_commit() {
   outcome_.own_value = false;
-  transaction_.open(options_of(policy_));
-  RollbackOnExit rollback(transaction_);
-  BeginOutcome begun = transaction_.begin(request_);
+  commit_is_unsettled_ = true;
+  const OwnerToken committing = std::exchange(request_.owner, OwnerToken::generate());
+  BeginOutcome begun = begin_and_roll_back();
+  commit_is_unsettled_ = false;
   if (std::holds_alternative<Acquired>(begun)) {
     if (attempts_ < most_attempts) return Ending::again;
     throw Error(Errc::transaction_lost,
                 "the commit did not take place, several times; repeat the call later");
   }
-  take(std::move(begun));
-  if (outcome_.report.status != RunStatus::replayed &&
-      outcome_.report.status != RunStatus::replayed_without_result) {
-    return Ending::done;
+  const bool is_own = is_owned_by(committing);
+  if (is_own && std::holds_alternative<InProgress>(begun)) {
+    throw Error(Errc::commit_unknown,
+                "the handler ended the transaction itself, so the record is written without a "
+                "result and what else is written is not known; leave the transaction's end to the "
+                "guard");
   }
-  const std::optional<Record> record = parts_.store.find(request_.key);
-  if (record && record->ownership.owner == request_.owner) {
+  take(std::move(begun));
+  const bool replayed = outcome_.report.status == RunStatus::replayed ||
+                        outcome_.report.status == RunStatus::replayed_without_result;
+  if (is_own && replayed) {
     outcome_.report.status = RunStatus::executed;
     outcome_.own_value = true;
   }
   return Ending::done;
+}
+
+BeginOutcome TransactionCall::begin_and_roll_back() {
+  transaction_.open(options_of(policy_));
+  const RollbackOnExit rollback(transaction_);
+  return transaction_.begin(request_);
+}
+
+/// False as well when that cannot be found out: then a result of this call's own is taken for another's, which is the same.
+bool TransactionCall::is_owned_by(const OwnerToken& owner) {
+  try {
+    const std::optional<Record> record = parts_.store.find(request_.key);
+    return record && record->ownership.owner == owner;
+  } catch (const Error& error) {
+    report_error(StoreCall::find, error);
+    return false;
+  }
 }
 
 void TransactionCall::take(BeginOutcome outcome) {

@@ -20,12 +20,15 @@ class TransactionCall {
  private:
   enum class Ending : std::uint8_t { done, again, in_progress };
 
+  [[nodiscard]] RunOutcome repeat_until_done();
   [[nodiscard]] bool answered_before();
   [[nodiscard]] bool may_ask_again();
   [[nodiscard]] Ending attempt();
   [[nodiscard]] HandlerReport invoke();
   [[nodiscard]] Ending conclude(HandlerReport report, const Ownership& by);
   [[nodiscard]] Ending settle_unknown_commit();
+  [[nodiscard]] BeginOutcome begin_and_roll_back();
+  [[nodiscard]] bool is_owned_by(const OwnerToken& owner);
   void take(BeginOutcome outcome);
   void settle_exception();
   void record_afterwards(Disposition disposition, std::string reason,
@@ -43,6 +46,7 @@ class TransactionCall {
   std::chrono::milliseconds pause_{2};
   RunOutcome outcome_;
   std::uint32_t attempts_ = 0;
+  bool commit_is_unsettled_ = false;  ///< one was sent, and nothing has been heard of it yet
 };
 
 }  // namespace detail

@@ -1,7 +1,5 @@
 #include "mysql/mysql_client.hpp"
 
-#include <pthread.h>
-
 #include "idempotency/error.hpp"
 
 namespace idempotency {
@@ -28,7 +26,7 @@ bool library_is_ready() {
 
 }  // namespace
 
-ClientUse::ClientUse() : cancel_state_before_(PTHREAD_CANCEL_ENABLE) {
+ClientUse::ClientUse() {
   if (!library_is_ready()) {
     throw Error(Errc::store_unavailable, "mysql store: the client library does not start");
   }
@@ -37,11 +35,6 @@ ClientUse::ClientUse() : cancel_state_before_(PTHREAD_CANCEL_ENABLE) {
     throw Error(Errc::store_unavailable,
                 "mysql store: the client library does not start on this thread");
   }
-  static_cast<void>(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_before_));
-}
-
-ClientUse::~ClientUse() {
-  static_cast<void>(pthread_setcancelstate(cancel_state_before_, nullptr));
 }
 
 }  // namespace detail::mysql

@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "core/cancellation.hpp"
+
 namespace idempotency {
 inline namespace v0 {
 namespace detail::mysql {
@@ -17,12 +19,9 @@ using ClientBool = std::remove_pointer_t<decltype(MYSQL_BIND::is_null)>;
 class ClientUse {
  public:
   ClientUse();
-  ClientUse(const ClientUse&) = delete;
-  ClientUse& operator=(const ClientUse&) = delete;
-  ~ClientUse();
 
  private:
-  int cancel_state_before_;
+  CancellationShield shield_;
 };
 
 }  // namespace detail::mysql

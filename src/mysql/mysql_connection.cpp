@@ -77,11 +77,11 @@ unsigned mariadb_version(std::string_view info) noexcept {
   return major * 100 + minor;
 }
 
-std::string first_words(const MySqlOptions& options) {
+std::string first_words(unsigned lock_wait) {
   return "SET autocommit = 1, time_zone = '+00:00', "
          "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', NULLIF(@@sql_mode, '')), "
          "innodb_lock_wait_timeout = " +
-         std::to_string(to_seconds(std::min(options.lock_wait, options.read_timeout)));
+         std::to_string(lock_wait);
 }
 
 }  // namespace
@@ -135,7 +135,8 @@ void Connection::connect(const MySqlOptions& options) {
   const unsigned long largest_packet = 1UL << 30U;
   const bool is_local = !options.unix_socket.empty();
   const unsigned protocol = is_local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
-  const std::string words = first_words(options);
+  lock_wait_ = to_seconds(std::min(options.lock_wait, options.read_timeout));
+  const std::string words = first_words(lock_wait_);
   bool good = mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect_timeout) == 0;
   good = mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &read_timeout) == 0 && good;
   good = mysql_options(handle_, MYSQL_OPT_WRITE_TIMEOUT, &write_timeout) == 0 && good;
@@ -200,6 +201,31 @@ void Connection::set_autocommit(Autocommit wanted) {
   static_cast<void>(
       run(wanted == Autocommit::on ? "SET autocommit = 1" : "SET autocommit = 0", Stage::read));
   autocommit_ = wanted;
+}
+
+void Connection::set_lock_wait(std::chrono::milliseconds wait) {
+  const unsigned seconds = to_seconds(std::max(wait, std::chrono::milliseconds{1}));
+  if (lock_wait_ == seconds) return;
+  static_cast<void>(run("SET innodb_lock_wait_timeout = " + std::to_string(seconds), Stage::read));
+  lock_wait_ = seconds;
+}
+
+void Connection::send_rollback() noexcept {
+  constexpr std::string_view rollback = "ROLLBACK";
+  if (mysql_send_query(handle_, rollback.data(), rollback.size()) == 0) {
+    is_owed_answer_ = true;
+  } else {
+    broken_ = true;
+  }
+}
+
+bool Connection::settle() noexcept {
+  if (!is_owed_answer_) return !broken_;
+  is_owed_answer_ = false;
+  const bool good =
+      mysql_read_query_result(handle_) == 0 && mysql_field_count(handle_) == 0 && !in_transaction();
+  broken_ = broken_ || !good;
+  return !broken_;
 }
 
 void Connection::fail(unsigned code, const std::string& words, Stage stage,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,7 +64,14 @@ class Connection {
   /// error's stage is `stage` and nothing is known of the answers before.
   std::vector<Reply> run(std::string_view sql, Stage stage);
 
+  /// Sends ROLLBACK and does not wait for its answer, which `settle` takes before the connection is used again.
+  void send_rollback() noexcept;
+  /// Takes an answer that is still owed; false when it did not come or was bad, and then the connection is broken.
+  bool settle() noexcept;
+
   void set_autocommit(Autocommit wanted);
+  /// How long the session's statements wait for a lock, where no statement can say that for itself.
+  void set_lock_wait(std::chrono::milliseconds wait);
   [[nodiscard]] Autocommit autocommit() const noexcept { return autocommit_; }
   [[nodiscard]] bool in_transaction() const noexcept;
   /// The transaction's end did not go well, or the connection is gone.
@@ -103,6 +111,8 @@ class Connection {
   bool owned_ = true;
   bool broken_ = false;
   bool used_ = false;
+  bool is_owed_answer_ = false;
+  unsigned lock_wait_ = 0;  ///< in seconds, as the session was told
   Autocommit autocommit_ = Autocommit::on;
   unsigned last_error_ = 0;
   ServerTraits traits_;

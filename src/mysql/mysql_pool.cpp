@@ -50,6 +50,17 @@ std::unique_ptr<Connection> Pool::idle(Autocommit autocommit) noexcept {
   return connection;
 }
 
+/// Of one that was idle: the server may have closed it since.
+bool Pool::is_ready(Connection& connection, Autocommit autocommit) {
+  if (!connection.settle()) return false;
+  try {
+    connection.set_autocommit(autocommit);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::unique_ptr<Connection> Pool::take(Autocommit autocommit, Freshness freshness,
                                        SteadyTime deadline) {
   std::unique_ptr<Connection> connection;
@@ -66,8 +77,11 @@ std::unique_ptr<Connection> Pool::take(Autocommit autocommit, Freshness freshnes
   try {
     const ClientUse use;
     stale.clear();
-    if (!connection) connection = std::make_unique<Connection>(options_);
-    connection->set_autocommit(autocommit);
+    if (connection && !is_ready(*connection, autocommit)) connection.reset();
+    if (!connection) {
+      connection = std::make_unique<Connection>(options_);
+      connection->set_autocommit(autocommit);
+    }
     return connection;
   } catch (...) {
     connection.reset();

@@ -39,6 +39,7 @@ class Pool {
  private:
   void wait_for_place(std::unique_lock<std::mutex>& lock, SteadyTime deadline);
   [[nodiscard]] std::unique_ptr<Connection> idle(Autocommit autocommit) noexcept;
+  [[nodiscard]] static bool is_ready(Connection& connection, Autocommit autocommit);
   void leave_place() noexcept;
 
   const MySqlOptions& options_;

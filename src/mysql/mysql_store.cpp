@@ -98,6 +98,11 @@ std::optional<Record> MySqlStore::find(const Key& key) {
   return impl_->call([&](Records& records) { return records.find(key); });
 }
 
+std::optional<Record> MySqlStore::peek(const Key& key) {
+  if (!impl_->hot_keys().contains(key)) return std::nullopt;
+  return find(key);
+}
+
 std::vector<WriteOutcome> MySqlStore::renew_many(const std::vector<Renewal>& renewals) {
   constexpr std::size_t most_at_once = 500;  // about 250 bytes of statement each
   std::vector<WriteOutcome> outcomes;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cancellation.hpp"
 #include "mysql/mysql_hot_keys.hpp"
 #include "mysql/mysql_pool.hpp"
 #include "mysql/mysql_records.hpp"
@@ -34,6 +35,12 @@ class TransactionThreads {
 /// A transaction that shares its fate with a record.
 struct TransactionState {
   enum class Kind : std::uint8_t { own, adopted, joined };
+  /// How far it has gone, and so how it has to be ended.
+  enum class Reach : std::uint8_t {
+    untouched,  ///< nothing was sent
+    looked,     ///< a begin that acquired nothing: only locks are held
+    changed,    ///< anything else
+  };
   /// A turn that was begun in this transaction: nobody else can have touched it since.
   struct Turn {
     Key key;
@@ -55,6 +62,7 @@ struct TransactionState {
   std::optional<Turn> turn = std::nullopt;
   std::optional<Pending> pending = std::nullopt;
   std::thread::id opener = std::this_thread::get_id();
+  Reach reach = Reach::untouched;
   bool open = true;
   bool lost = false;     ///< the server ended it, or may have
   bool touched = false;  ///< a statement of it has been executed
@@ -97,15 +105,16 @@ class StoreImpl {
   }
   template <class Work>
   auto with_connection(Work work) {
+    const CancellationShield shield;
     refuse_after_fork();
     const SteadyTime deadline = std::chrono::steady_clock::now() + options_.pool_wait;
     Repetition repetition;
     while (true) {
+      repetition.error = 0;
       try {
         PooledConnection connection(pool_,
                                     pool_.take(Autocommit::on, repetition.freshness, deadline));
         repetition.was_used = connection->was_used();
-        repetition.error = 0;
         try {
           return work(*connection);
         } catch (const Error&) {
@@ -151,6 +160,7 @@ class StoreImpl {
   void reconnect(TransactionState& state);
   /// What an adopted connection has to be told first.
   void begin_adopted(TransactionState& state);
+  void send_rollback(TransactionState& state);
 
   MySqlOptions options_;
   std::uint64_t generation_;

@@ -13,6 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using Kind = TransactionState::Kind;
+using Reach = TransactionState::Reach;
 
 constexpr int most_conflicts = 10;
 /// A larger completion is not doubled in size as text for the sake of one round trip.
@@ -22,6 +23,10 @@ constexpr std::size_t most_bytes_with_commit = 65'536;
 constexpr std::string_view savepoint = "SAVEPOINT idempotency_record";
 constexpr std::string_view release_savepoint = "RELEASE SAVEPOINT idempotency_record";
 constexpr std::string_view rollback_to_savepoint = "ROLLBACK TO SAVEPOINT idempotency_record";
+
+bool is_finished(const BeginOutcome& outcome) noexcept {
+  return std::holds_alternative<Completed>(outcome) || std::holds_alternative<Failed>(outcome);
+}
 
 /// What a failed COMMIT means for the whole transaction.
 Error as_transaction_error(const Error& error) {
@@ -110,6 +115,7 @@ std::string StoreImpl::prefix_for(milliseconds wait, Kind kind) const {
 }
 
 std::unique_ptr<TransactionState> StoreImpl::open_own(const TransactionOptions& options) {
+  const CancellationShield shield;
   refuse_after_fork();
   refuse_nested();
   const SteadyTime deadline = std::chrono::steady_clock::now() + options.wait;
@@ -117,12 +123,7 @@ std::unique_ptr<TransactionState> StoreImpl::open_own(const TransactionOptions& 
   try {
     Connection& lane = *connection;
     const std::string prefix = prefix_for(options.wait, Kind::own);
-    if (!traits_.sets_for_statement) {
-      static_cast<void>(
-          lane.run("SET innodb_lock_wait_timeout = " +
-                       std::to_string(to_seconds(std::max(options.wait, milliseconds{1}))),
-                   Stage::read));
-    }
+    if (!traits_.sets_for_statement) lane.set_lock_wait(options.wait);
     auto state = std::make_unique<TransactionState>(
         TransactionState{.store = this,
                          .kind = Kind::own,
@@ -141,6 +142,7 @@ std::unique_ptr<TransactionState> StoreImpl::open_own(const TransactionOptions& 
 
 std::unique_ptr<TransactionState> StoreImpl::adopt(MYSQL* handle,
                                                    const TransactionOptions& options) {
+  const CancellationShield shield;
   refuse_after_fork();
   refuse_nested();
   if (handle == nullptr) {
@@ -187,9 +189,11 @@ void StoreImpl::reconnect(TransactionState& state) {
 }
 
 BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& request) {
+  const CancellationShield shield;
   state.check_open();
   state.write_pending();
   const bool may_repeat = state.kind == Kind::own && !state.touched;
+  const Reach before = std::exchange(state.reach, Reach::changed);
   bool reconnected = false;
   for (int conflicts = 0;;) {
     const bool was_used = state.connection->was_used();
@@ -198,6 +202,9 @@ BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& reque
       state.check_still_in_transaction();
       if (const auto* acquired = std::get_if<Acquired>(&outcome)) {
         state.turn = TransactionState::Turn{request.key, {request.owner, acquired->fence}};
+      } else {
+        state.reach = std::max(before, Reach::looked);
+        if (is_finished(outcome)) hot_keys_.add(request.key);
       }
       return outcome;
     } catch (const Error& error) {
@@ -225,6 +232,7 @@ BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& reque
 
 WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const Ownership& by,
                                  const Completion& completion) {
+  const CancellationShield shield;
   state.check_open();
   if (state.pending && state.pending->key == key && state.pending->by == by) {
     return WriteOutcome::stored;  // repeated: the first stays
@@ -237,6 +245,7 @@ WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const 
     state.pending = TransactionState::Pending{key, by, completion};
     return WriteOutcome::stored;
   }
+  state.reach = Reach::changed;
   try {
     const WriteOutcome outcome = state.records.complete(key, by, completion);
     state.check_still_in_transaction();
@@ -269,6 +278,7 @@ void StoreImpl::send_commit(TransactionState& state) {
 }
 
 void StoreImpl::commit(TransactionState& state) {
+  const CancellationShield shield;
   state.check_open();
   try {
     if (state.touched && !state.connection->in_transaction()) {
@@ -299,15 +309,33 @@ void StoreImpl::rollback(TransactionState& state) noexcept {
     return;
   }
   try {
-    const bool joined = state.kind == Kind::joined;
-    static_cast<void>(
-        state.connection->run(joined ? rollback_to_savepoint : "ROLLBACK", Stage::read));
-    if (joined) static_cast<void>(state.connection->run(release_savepoint, Stage::read));
+    const ClientUse use;
+    send_rollback(state);
   } catch (const std::
                exception&) {  // an own connection is discarded; the owner of another sees its state
     if (state.kind == Kind::own) state.connection->set_broken();
   }
   close(state);
+}
+
+/// A duplicate need not wait until the server has let its locks go; who uses the connection next does.
+void StoreImpl::send_rollback(TransactionState& state) {
+  switch (state.kind) {
+    case Kind::own:
+      if (state.reach == Reach::looked) {
+        state.connection->send_rollback();
+      } else if (state.reach == Reach::changed) {
+        static_cast<void>(state.connection->run("ROLLBACK", Stage::read));
+      }
+      return;
+    case Kind::adopted:
+      static_cast<void>(state.connection->run("ROLLBACK", Stage::read));
+      return;
+    case Kind::joined:
+      static_cast<void>(state.connection->run(rollback_to_savepoint, Stage::read));
+      static_cast<void>(state.connection->run(release_savepoint, Stage::read));
+      return;
+  }
 }
 
 void StoreImpl::close(TransactionState& state) noexcept {

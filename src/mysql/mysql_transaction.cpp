@@ -79,6 +79,7 @@ bool ends_transaction(std::string_view sql) {
 
 Reply execute_in(TransactionState& state, std::string_view sql,
                  std::span<const SqlParameter> parameters) {
+  const detail::CancellationShield shield;
   state.check_open();
   if (ends_transaction(sql)) {
     throw Error(Errc::invalid_argument,
@@ -91,6 +92,7 @@ Reply execute_in(TransactionState& state, std::string_view sql,
   values.reserve(parameters.size());
   for (const SqlParameter& parameter : parameters)
     values.push_back(parameter.value());
+  state.reach = TransactionState::Reach::changed;
   try {
     Reply reply = state.connection->execute(sql, values, Stage::handler);
     state.check_still_in_transaction();
@@ -142,6 +144,7 @@ SqlRows MySqlTransaction::query_with(std::string_view sql,
 SqlDialect MySqlTransaction::dialect() const noexcept { return state_->store->dialect(); }
 
 MySqlConnection MySqlTransaction::native_handle() noexcept {
+  state_->reach = TransactionState::Reach::changed;
   return detail::mysql::HandleAccess::wrap(state_->connection->handle());
 }
 

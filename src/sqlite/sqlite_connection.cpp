@@ -1,6 +1,5 @@
 #include "sqlite/sqlite_connection.hpp"
 
-#include <pthread.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -202,14 +201,6 @@ std::string Connection::ask(const std::string& sql) {
   Statement::Use use = statement.use();
   if (!use.step()) return {};
   return std::string(use.text(0));
-}
-
-CancellationShield::CancellationShield() noexcept : before_(PTHREAD_CANCEL_ENABLE) {
-  static_cast<void>(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_));
-}
-
-CancellationShield::~CancellationShield() {
-  static_cast<void>(pthread_setcancelstate(before_, nullptr));
 }
 
 std::string quoted_name(std::string_view name) {

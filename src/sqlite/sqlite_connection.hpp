@@ -116,18 +116,6 @@ class Connection {
   std::optional<Patience> patience_;
 };
 
-/// Holds back `pthread_cancel` while SQLite works: its C code cannot be unwound.
-class CancellationShield {
- public:
-  CancellationShield() noexcept;
-  CancellationShield(const CancellationShield&) = delete;
-  CancellationShield& operator=(const CancellationShield&) = delete;
-  ~CancellationShield();
-
- private:
-  int before_;
-};
-
 /// `name` as an identifier in the main database.
 [[nodiscard]] std::string quoted_name(std::string_view name);
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cancellation.hpp"
 #include "sqlite/sqlite_lane.hpp"
 #include "sqlite/sqlite_open_files.hpp"
 #include "sqlite/sqlite_readers.hpp"

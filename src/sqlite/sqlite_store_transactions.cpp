@@ -232,7 +232,7 @@ namespace {
 /// What a store's own statement met inside a transaction.
 template <class Work>
 auto within(TransactionState& state, Work work) {
-  const detail::sqlite::CancellationShield shield;
+  const detail::CancellationShield shield;
   state.check_open();
   try {
     return work();

@@ -11,7 +11,7 @@
 namespace idempotency {
 inline namespace v0 {
 
-using detail::sqlite::CancellationShield;
+using detail::CancellationShield;
 using detail::sqlite::Stage;
 using detail::sqlite::SteadyTime;
 using detail::sqlite::TransactionState;

@@ -35,6 +35,8 @@ class UncertainCommits {
   explicit UncertainCommits(SqliteStore& inner) : inner_(&inner) {}
   std::vector<CommitFault> faults;
   bool failures_cannot_be_recorded = false;
+  std::optional<Errc> openings_fail = std::nullopt;  ///< from the first commit on
+  int finds = 0;
 
   BeginOutcome begin(const BeginRequest& request) { return inner_->begin(request); }
   WriteOutcome complete(const Key& key, const Ownership& by, const Completion& completion) {
@@ -56,8 +58,12 @@ class UncertainCommits {
                          std::chrono::milliseconds retention) noexcept {
     return inner_->release(key, by, retention);
   }
-  std::optional<Record> find(const Key& key) { return inner_->find(key); }
+  std::optional<Record> find(const Key& key) {
+    ++finds;
+    return inner_->find(key);
+  }
   Transaction open_transaction(const TransactionOptions& options) {
+    if (openings_fail && commits_ > 0) throw Error(*openings_fail, "gone");
     return inner_->open_transaction(options);
   }
   Transaction open_transaction(Connection connection, const TransactionOptions& options) {
@@ -72,6 +78,7 @@ class UncertainCommits {
   }
   bool is_joined(Transaction& transaction) { return inner_->is_joined(transaction); }
   void commit(Transaction& transaction) {
+    ++commits_;
     CommitFault fault = CommitFault::none;
     if (!faults.empty()) {
       fault = faults.front();
@@ -89,8 +96,11 @@ class UncertainCommits {
 
  private:
   SqliteStore* inner_;
+  int commits_ = 0;
 };
 static_assert(TransactionalStore<UncertainCommits>);
+static_assert(!detail::CanPeek<UncertainCommits>);
+static_assert(detail::CanPeek<SqliteStore>);
 
 class GuardTransactionTest : public ::testing::Test {
  protected:
@@ -313,6 +323,36 @@ TEST_F(GuardTransactionTest, RepeatsAnUnknownCommitThatDidNotTakePlace) {
 
   EXPECT_EQ(result.status(), RunStatus::executed);
   EXPECT_EQ(moves(), "1");
+}
+
+// The commit may have taken place, so no error may say that nothing was written.
+TEST_F(GuardTransactionTest, SaysThatTheCommitIsUnknownWhenItCannotBeSettled) {
+  for (const Errc code : {Errc::store_unavailable, Errc::store_busy, Errc::transaction_lost}) {
+    UncertainCommits commits(store);
+    commits.faults = {CommitFault::unknown_and_committed};
+    commits.openings_fail = code;
+    IdempotencyGuard unsure{commits};
+    const Operation operation{.key = {"transfer", std::to_string(static_cast<int>(code))}};
+
+    EXPECT_EQ(code_of([&] { static_cast<void>(unsure.run_in_transaction(operation, move)); }),
+              Errc::commit_unknown);
+
+    EXPECT_EQ(guard.run_in_transaction(operation, move).status(), RunStatus::replayed);
+  }
+  EXPECT_EQ(moves(), "3");
+}
+
+TEST_F(GuardTransactionTest, LooksBeforeTheTransactionOnlyWhereThatIsCheap) {
+  UncertainCommits without_peek(store);
+  IdempotencyGuard blind{without_peek};
+  ASSERT_EQ(blind.run_in_transaction(transfer(), move).status(), RunStatus::executed);
+  ASSERT_EQ(blind.run_in_transaction(transfer(), move).status(), RunStatus::replayed);
+  EXPECT_EQ(without_peek.finds, 0);
+  application.run("BEGIN IMMEDIATE");  // nobody else can begin a transaction now
+
+  EXPECT_EQ(guard.run_in_transaction(transfer(), move).status(), RunStatus::replayed);
+
+  application.run("ROLLBACK");
 }
 
 TEST_F(GuardTransactionTest, RefusesADuplicateOfARunningCallAtOnceOrWaitsForIt) {

@@ -140,6 +140,8 @@ class TransactionPort {
   TransactionPort& operator=(const TransactionPort&) = delete;
   virtual ~TransactionPort() = default;
 
+  /// A look before the transaction; nothing from a store that has no cheap one.
+  virtual std::optional<Record> peek(const Key& key) = 0;
   /// Opens the next attempt; the one before has ended.
   virtual void open(const TransactionOptions& options) = 0;
   virtual BeginOutcome begin(const BeginRequest& request) = 0;

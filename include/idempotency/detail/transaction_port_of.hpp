@@ -19,6 +19,13 @@ class TransactionPortOf final : public TransactionPort {
       : store_(&store), connection_(std::move(connection)) {}
   ~TransactionPortOf() override { TransactionPortOf::rollback(); }
 
+  std::optional<Record> peek(const Key& key) override {
+    if constexpr (CanPeek<StoreT>) {
+      return store_->peek(key);
+    } else {
+      return std::nullopt;
+    }
+  }
   void open(const TransactionOptions& options) override {
     transaction_.reset();
     if (connection_) {

@@ -130,6 +130,10 @@ class CachingStore : public detail::TransactionTypes<Inner> {
     return inner_->statistics();
   }
 
+  /// What the inner store gives.
+  [[nodiscard]] std::optional<Record> peek(const Key& key) requires detail::CanPeek<Inner> {
+    return inner_->peek(key);
+  }
   [[nodiscard]] auto open_transaction(const TransactionOptions& options) requires
       TransactionalStore<Inner> {
     return inner_->open_transaction(options);

@@ -113,6 +113,8 @@ class MySqlStore {
   [[nodiscard]] ReleaseOutcome release(const Key& key, const Ownership& by,
                                        std::chrono::milliseconds retention) noexcept;
   [[nodiscard]] std::optional<Record> find(const Key& key);
+  /// Looks only for a key that was found finished lately: its duplicates then take no lock.
+  [[nodiscard]] std::optional<Record> peek(const Key& key);
 
   [[nodiscard]] RecordPage list(const RecordFilter& filter, const std::string& cursor,
                                 std::size_t limit);

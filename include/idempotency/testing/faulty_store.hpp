@@ -168,6 +168,10 @@ class FaultyStore : public detail::FaultyTransactionTypes<Inner> {
     return perform(on(AdminCall::statistics), [inner = inner_] { return inner->statistics(); });
   }
 
+  [[nodiscard]] std::optional<Record> peek(const Key& key) requires
+      idempotency::detail::CanPeek<Inner> {
+    return perform(on(StoreCall::find), [inner = inner_, key] { return inner->peek(key); });
+  }
   [[nodiscard]] auto open_transaction(const TransactionOptions& options) requires
       TransactionalStore<Inner> {
     return inner_->open_transaction(options);

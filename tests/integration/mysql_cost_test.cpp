@@ -1,0 +1,263 @@
+// What calls cost, counted at the wire and by the server itself.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/mysql.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/mariadb_server.hpp"
+
+namespace idempotency {
+namespace {
+
+using namespace std::chrono_literals;
+using testing_support::FaultProxy;
+using testing_support::MariaDbServer;
+using testing_support::NetworkFault;
+using testing_support::PlainConnection;
+
+/// A store whose connections go through a proxy that counts what they send.
+class MySqlCost : public ::testing::Test {
+ protected:
+  struct Counts {
+    std::uint64_t exchanges = 0;   ///< at the wire
+    std::uint64_t statements = 0;  ///< at the server
+    std::uint64_t prepared = 0;
+    std::uint64_t flushes = 0;
+    friend bool operator==(const Counts&, const Counts&) = default;
+    friend void PrintTo(const Counts& counts, std::ostream* out) {
+      *out << counts.exchanges << " exchanges, " << counts.statements << " statements, "
+           << counts.prepared << " prepared, " << counts.flushes << " flushes";
+    }
+  };
+
+  MySqlCost() {
+    plain_.run("DELETE FROM idempotency_record");
+    plain_.run(
+        "CREATE TABLE IF NOT EXISTS business_of_costs (id INT AUTO_INCREMENT PRIMARY KEY) "
+        "ENGINE = InnoDB");
+  }
+
+  MySqlOptions through_proxy() const {
+    MySqlOptions options = server_options_;
+    options.port = proxy_.port();
+    return options;
+  }
+  Counts now() {
+    Counts counts{.exchanges = proxy_.requests()};
+    for (const auto& row :
+         plain_.run("SHOW GLOBAL STATUS WHERE variable_name IN ('Questions', 'Com_stmt_prepare', "
+                    "'Innodb_log_writes')")) {
+      const std::uint64_t value = std::stoull(row[1]);
+      if (row[0] == "Questions") counts.statements = value;
+      if (row[0] == "Com_stmt_prepare") counts.prepared = value;
+      if (row[0] == "Innodb_log_writes") counts.flushes = value;
+    }
+    return counts;
+  }
+  /// What one `work(value)` costs, each with a value of its own: the same every time, except that the server's
+  /// background work can add flushes, of which the least is taken.
+  template <class Work>
+  Counts cost_of(Work work) {
+    Counts cost{.flushes = 1000};
+    for (int time = 0; time < times; ++time) {
+      const Counts before = now();
+      work(std::to_string(time));
+      const Counts after = now();
+      const Counts of_this{.exchanges = after.exchanges - before.exchanges,
+                           .statements = after.statements - before.statements - 1,
+                           .prepared = after.prepared - before.prepared,
+                           .flushes = std::min(cost.flushes, after.flushes - before.flushes)};
+      if (time > 0) {
+        EXPECT_EQ(of_this.exchanges, cost.exchanges);
+        EXPECT_EQ(of_this.statements, cost.statements);
+        EXPECT_EQ(of_this.prepared, cost.prepared);
+      }
+      cost = of_this;
+    }
+    return cost;
+  }
+
+  static Operation operation(const std::string& value) { return {.key = {"cost", value}}; }
+  RunStatus run(const std::string& value) {
+    return guard_.run(operation(value), [] { return std::string("result"); }).status();
+  }
+  RunStatus transact(const std::string& value) {
+    const auto business = [](MySqlTransaction& transaction) {
+      transaction.execute("INSERT INTO business_of_costs VALUES ()");
+      return std::string("result");
+    };
+    return guard_.run_in_transaction(operation(value), business).status();
+  }
+  /// By another process, so that this store has never seen the keys.
+  void finish_elsewhere() {
+    MySqlStore other(server_options_);
+    IdempotencyGuard guard{other};
+    for (int time = 0; time < times; ++time) {
+      ASSERT_EQ(
+          guard.run(operation(std::to_string(time)), [] { return std::string("result"); }).status(),
+          RunStatus::executed);
+    }
+  }
+
+  static constexpr int times = 6;
+
+  MySqlOptions server_options_ = MariaDbServer::shared().options();
+  FaultProxy proxy_{server_options_.port};
+  MySqlStore store_{through_proxy()};
+  IdempotencyGuard<MySqlStore> guard_{store_};
+  PlainConnection plain_{server_options_};
+};
+
+TEST_F(MySqlCost, IsTwoExchangesAndTwoFlushesForAFirstRun) {
+  run("warm-up");
+
+  const Counts cost =
+      cost_of([&](const std::string& value) { EXPECT_EQ(run(value), RunStatus::executed); });
+
+  EXPECT_EQ(cost, (Counts{.exchanges = 2, .statements = 2, .prepared = 0, .flushes = 2}));
+}
+
+TEST_F(MySqlCost, IsOneExchangeAndNoFlushForADuplicateNotSeenBefore) {
+  finish_elsewhere();
+  run("warm-up");
+
+  const Counts cost =
+      cost_of([&](const std::string& value) { EXPECT_EQ(run(value), RunStatus::replayed); });
+
+  EXPECT_EQ(cost, (Counts{.exchanges = 1, .statements = 1, .prepared = 0, .flushes = 0}));
+}
+
+TEST_F(MySqlCost, IsOneExchangeAndNoFlushForADuplicateSeenBefore) {
+  for (int time = 0; time < 3; ++time)
+    run("k");
+
+  const Counts cost =
+      cost_of([&](const std::string&) { EXPECT_EQ(run("k"), RunStatus::replayed); });
+
+  EXPECT_EQ(cost, (Counts{.exchanges = 1, .statements = 1, .prepared = 0, .flushes = 0}));
+}
+
+// BEGIN rides with the record's INSERT and COMMIT with its UPDATE.
+TEST_F(MySqlCost, IsInATransactionThatOfTheBusinessAlone) {
+  PlainConnection business(through_proxy());
+  transact("warm-up");
+
+  const Counts alone = cost_of([&](const std::string&) {
+    business.run("START TRANSACTION");
+    business.run("INSERT INTO business_of_costs VALUES ()");
+    business.run("COMMIT");
+  });
+  const Counts guarded =
+      cost_of([&](const std::string& value) { EXPECT_EQ(transact(value), RunStatus::executed); });
+
+  EXPECT_EQ(alone, (Counts{.exchanges = 3, .statements = 3, .prepared = 0, .flushes = 1}));
+  EXPECT_EQ(guarded.exchanges, alone.exchanges);
+  EXPECT_EQ(guarded.flushes, alone.flushes);
+  EXPECT_EQ(guarded.prepared, 0U);
+  EXPECT_EQ(guarded.statements, alone.statements + 1);  // UPDATE;COMMIT is one exchange
+}
+
+TEST_F(MySqlCost, IsInATransactionOneExchangeAndNoFlushForADuplicateSeenBefore) {
+  for (int time = 0; time < 3; ++time)
+    transact("k");
+
+  const Counts cost =
+      cost_of([&](const std::string&) { EXPECT_EQ(transact("k"), RunStatus::replayed); });
+
+  EXPECT_EQ(cost, (Counts{.exchanges = 1, .statements = 1, .prepared = 0, .flushes = 0}));
+}
+
+// The ROLLBACK that lets the record's lock go is sent and not waited for.
+TEST_F(MySqlCost, IsInATransactionOneExchangeThatIsWaitedForForADuplicateNotSeenBefore) {
+  finish_elsewhere();
+  transact("warm-up");
+  const Counts before = now();
+
+  for (int time = 0; time < times; ++time)
+    EXPECT_EQ(transact(std::to_string(time)), RunStatus::replayed);
+  transact("the last rollback has been answered before this");
+
+  const Counts after = now();
+  EXPECT_EQ(after.exchanges - before.exchanges, 2U * times + 3);
+  EXPECT_EQ(after.statements - before.statements - 1, 2U * times + 4);
+  EXPECT_EQ(after.prepared, before.prepared);
+}
+
+TEST_F(MySqlCost, IsNoFlushForADuplicateInATransaction) {
+  finish_elsewhere();
+  transact("warm-up");
+
+  std::uint64_t least = 1000;
+  for (int time = 0; time < times; ++time) {
+    const Counts before = now();
+    EXPECT_EQ(transact(std::to_string(time)), RunStatus::replayed);
+    least = std::min(least, now().flushes - before.flushes);
+  }
+
+  EXPECT_EQ(least, 0U);
+}
+
+TEST_F(MySqlCost, IsForADuplicateInATransactionNoWaitForTheAnswerToItsRollback) {
+  finish_elsewhere();
+  MySqlOptions options = through_proxy();
+  options.read_timeout = 90s;
+  MySqlStore patient(options);
+  IdempotencyGuard guard{patient};
+  const auto nothing = [](MySqlTransaction&) { return std::string("result"); };
+  ASSERT_EQ(guard.run_in_transaction(operation("warm-up"), nothing).status(), RunStatus::executed);
+  proxy_.harm(1, NetworkFault::half_open);  // the ROLLBACK: never answered
+
+  auto duplicate = std::async(std::launch::async, [&] {
+    return guard.run_in_transaction(operation("0"), nothing).status();
+  });
+  const bool answered = duplicate.wait_for(30s) == std::future_status::ready;
+  proxy_.heal();
+
+  ASSERT_TRUE(answered);
+  EXPECT_EQ(duplicate.get(), RunStatus::replayed);
+}
+
+// The answer that is owed does not come: the connection is of no use any more, and the next call takes another.
+TEST_F(MySqlCost, IsAnotherConnectionWhenTheAnswerToARollbackIsLost) {
+  finish_elsewhere();
+  int number = 0;
+  for (const NetworkFault fault : {NetworkFault::cut_before_request, NetworkFault::cut_before_reply,
+                                   NetworkFault::reset_before_reply}) {
+    transact("warm-up " + std::to_string(number));
+    const std::uint64_t connections = proxy_.connections();
+    proxy_.harm(1, fault);
+
+    EXPECT_EQ(transact(std::to_string(number)), RunStatus::replayed);
+    EXPECT_EQ(transact(std::to_string(number + 1)), RunStatus::replayed);
+
+    EXPECT_EQ(proxy_.connections(), connections + 1);
+    number += 2;
+  }
+  EXPECT_EQ(number, times);
+}
+
+TEST_F(MySqlCost, IsOneStatementAndOneFlushForManyRenewals) {
+  std::vector<Renewal> renewals;
+  for (int number = 0; number < 100; ++number) {
+    const Key key{"cost", std::to_string(number)};
+    const OwnerToken owner = OwnerToken::generate();
+    static_cast<void>(store_.begin({.key = key, .owner = owner}));
+    renewals.push_back({key, {owner, 1}, 1h});
+  }
+
+  const Counts cost =
+      cost_of([&](const std::string&) { static_cast<void>(store_.renew_many(renewals)); });
+
+  EXPECT_EQ(cost, (Counts{.exchanges = 1, .statements = 1, .prepared = 0, .flushes = 1}));
+}
+
+}  // namespace
+}  // namespace idempotency
