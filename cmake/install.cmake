@@ -73,7 +73,7 @@ if(IDEMPOTENCY_WITH_REDIS)
     DESTINATION "${idempotency_package_folder}"
     COMPONENT development)
   idempotency_pkg_config(redis "Redis store of idempotency"
-                         "idempotency = ${PROJECT_VERSION}, hiredis"
+                         "idempotency = ${PROJECT_VERSION}, hiredis, libssl"
                          "-L\${libdir} -lidempotency_redis")
 endif()
 if(IDEMPOTENCY_WITH_MYSQL)

@@ -17,6 +17,7 @@ using detail::redis::Connection;
 using detail::redis::element;
 using detail::redis::ReplyPtr;
 using detail::redis::ScriptName;
+using detail::redis::state_of;
 using detail::redis::StoreImpl;
 using detail::redis::throw_if_error;
 using std::chrono::milliseconds;
@@ -193,7 +194,7 @@ StoreStatistics RedisStore::statistics() {
       for (std::size_t i = first; i < std::min(names.size(), first + most_in_flight); ++i) {
         if (!impl_->to_key(names[i]) || !seen.insert(names[i]).second) continue;
         asked.push_back(&names[i]);
-        commands.add({"GETRANGE", names[i], "0", "1"});
+        commands.add({"GETRANGE", names[i], "0", "0"});
         commands.add({"MEMORY", "USAGE", names[i]});
       }
       if (asked.empty()) continue;
@@ -204,8 +205,8 @@ StoreStatistics RedisStore::statistics() {
           const redisReply& memory = *replies[2 * i + 1];
           throw_if_error(head);
           const std::string_view bytes = as_text(head).value_or("");
-          if (bytes.size() < 2) continue;  // gone meanwhile
-          count(statistics, static_cast<RecordState>(static_cast<unsigned char>(bytes[1]) & 0x07));
+          if (bytes.empty()) continue;  // gone meanwhile
+          if (const std::optional<RecordState> state = state_of(bytes)) count(statistics, *state);
           statistics.bytes += memory.type == REDIS_REPLY_INTEGER
                                   ? static_cast<std::uint64_t>(memory.integer)
                                   : asked[i]->size();  // MEMORY is not allowed: a lower bound

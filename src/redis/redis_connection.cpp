@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <new>
 #include <system_error>
+
+#include "redis/redis_tls.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -18,6 +20,8 @@ namespace detail::redis {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr std::size_t received_bytes = std::size_t{16} * 1024;
 
 timeval to_timeval(milliseconds span) noexcept {
   timeval time{};
@@ -73,12 +77,23 @@ void Commands::add(const Words& words) {
   ++count_;
 }
 
-Connection::Connection(const RedisOptions& options) : command_timeout_(options.command_timeout) {
-  if (options.encryption == RedisEncryption::tls) {
-    refuse("redis store: this build of the library has no TLS; connect through a tunnel");
-  }
+Connection::Connection(const RedisOptions& options)
+    : received_(received_bytes), command_timeout_(options.command_timeout) {
+  const SteadyTime deadline = std::chrono::steady_clock::now() + options.connect_timeout;
   connect(options);
-  greet(options);
+  if (options.encryption == RedisEncryption::tls) encrypt(options, deadline);
+  try {
+    greet(options);
+  } catch (const Broken& broken) {
+    if (!tls_ || broken.cause != Broken::Cause::closed) throw;
+    // A server that does not like our certificate says so only now, and its words are lost when it closes before it has
+    // read ours.
+    if (was_refused()) {
+      refuse("redis store: the server refuses to speak TLS with this client", broken.words);
+    }
+    throw Broken{broken.progress, broken.cause,
+                 broken.words + " (right after the handshake: it may want a certificate)"};
+  }
 }
 
 Connection::~Connection() = default;
@@ -104,6 +119,30 @@ void Connection::connect(const RedisOptions& options) {
     throw Error(Errc::store_unavailable, "redis store: the socket cannot be set up",
                 words_of(errno));
   }
+}
+
+void Connection::encrypt(const RedisOptions& options, SteadyTime deadline) {
+  constexpr AtStake nothing{Broken::Progress::nothing_executed, Broken::Progress::nothing_executed};
+  tls_ = std::make_unique<Tls>(options);
+  decrypted_.resize(received_bytes);
+  while (true) {
+    const Tls::Progress progress = tls_->shake_hands();
+    write(tls_->outgoing(), deadline, nothing);
+    tls_->sent();
+    if (progress == Tls::Progress::done) return;
+    tls_->incoming(read(deadline));
+  }
+}
+
+bool Connection::was_refused() {
+  try {
+    while (!tls_->has_failed())
+      static_cast<void>(read_encrypted(SteadyTime{}));
+  } catch (const TlsFailure&) {
+    return true;
+  } catch (const Broken&) {  // no more has come
+  }
+  return tls_->has_failed();
 }
 
 void Connection::greet(const RedisOptions& options) {
@@ -161,13 +200,24 @@ bool Connection::wait_for(short events, SteadyTime deadline) const noexcept {
   }
 }
 
-void Connection::send(std::string_view bytes, SteadyTime deadline, bool is_one_command) {
-  // The server runs no command that it has not got to its end.
+void Connection::send(std::string_view bytes, SteadyTime deadline, AtStake at_stake) {
+  if (!tls_) {
+    write(bytes, deadline, at_stake);
+    return;
+  }
+  constexpr std::size_t piece = std::size_t{256} * 1024;
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(piece, bytes.size()))) {
+    tls_->encrypt(bytes.substr(0, piece));
+    write(tls_->outgoing(), deadline, at_stake);
+    tls_->sent();
+    at_stake.before = at_stake.after;
+  }
+}
+
+void Connection::write(std::string_view bytes, SteadyTime deadline, AtStake at_stake) {
   std::size_t sent = 0;
   const auto broken = [&](Broken::Cause cause, std::string words) {
-    const bool nothing = is_one_command || sent == 0;
-    return Broken{nothing ? Broken::Progress::nothing_executed : Broken::Progress::sent, cause,
-                  std::move(words)};
+    return Broken{sent == 0 ? at_stake.before : at_stake.after, cause, std::move(words)};
   };
   while (sent < bytes.size()) {
     const ssize_t count =
@@ -185,23 +235,28 @@ void Connection::send(std::string_view bytes, SteadyTime deadline, bool is_one_c
 }
 
 ReplyPtr Connection::receive(SteadyTime deadline) {
-  std::array<char, 16 * 1024> buffer;  // NOLINT: not initialised, it is written before it is read
   while (true) {
     void* reply = nullptr;
     if (redisReaderGetReply(context_->reader, &reply) != REDIS_OK) {
       throw Broken{Broken::Progress::sent, Broken::Cause::closed, context_->reader->errstr};
     }
     if (reply != nullptr) return ReplyPtr(static_cast<redisReply*>(reply));
-    const ssize_t count = ::recv(context_->fd, buffer.data(), buffer.size(), 0);
-    if (count > 0) {
-      if (redisReaderFeed(context_->reader, buffer.data(), static_cast<std::size_t>(count)) !=
-          REDIS_OK) {
-        throw Broken{Broken::Progress::sent, Broken::Cause::closed, context_->reader->errstr};
-      }
-    } else if (count == 0) {
+    const std::string_view bytes = tls_ ? read_encrypted(deadline) : read(deadline);
+    if (redisReaderFeed(context_->reader, bytes.data(), bytes.size()) != REDIS_OK) {
+      throw Broken{Broken::Progress::sent, Broken::Cause::closed, context_->reader->errstr};
+    }
+  }
+}
+
+std::string_view Connection::read(SteadyTime deadline) {
+  while (true) {
+    const ssize_t count = ::recv(context_->fd, received_.data(), received_.size(), 0);
+    if (count > 0) return {received_.data(), static_cast<std::size_t>(count)};
+    if (count == 0) {
       throw Broken{Broken::Progress::sent, Broken::Cause::closed,
                    "the server closed the connection"};
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (!wait_for(POLLIN, deadline)) {
         throw Broken{Broken::Progress::sent, Broken::Cause::timed_out, "no answer came in time"};
       }
@@ -211,15 +266,38 @@ ReplyPtr Connection::receive(SteadyTime deadline) {
   }
 }
 
+std::string_view Connection::read_encrypted(SteadyTime deadline) {
+  constexpr AtStake all{Broken::Progress::sent, Broken::Progress::sent};
+  while (true) {
+    const Tls::Decrypted decrypted = tls_->decrypt(decrypted_.data(), decrypted_.size());
+    if (decrypted.reading == Tls::Reading::text) return {decrypted_.data(), decrypted.size};
+    if (decrypted.reading == Tls::Reading::ended) {
+      throw Broken{Broken::Progress::sent, Broken::Cause::closed,
+                   "the server closed the connection"};
+    }
+    write(tls_->outgoing(), deadline, all);  // its own talk, such as new keys
+    tls_->sent();
+    tls_->incoming(read(deadline));
+  }
+}
+
 std::vector<ReplyPtr> Connection::exchange(const Commands& commands) {
   last_sent_ = std::chrono::steady_clock::now();
   const SteadyTime deadline = last_sent_ + command_timeout_;
-  send(commands.bytes(), deadline, commands.count() == 1);
-  std::vector<ReplyPtr> replies;
-  replies.reserve(commands.count());
-  while (replies.size() < commands.count())
-    replies.push_back(receive(deadline));
-  return replies;
+  // The server runs no command that it has not got to its end.
+  const AtStake at_stake{
+      Broken::Progress::nothing_executed,
+      commands.count() == 1 ? Broken::Progress::nothing_executed : Broken::Progress::sent};
+  try {
+    send(commands.bytes(), deadline, at_stake);
+    std::vector<ReplyPtr> replies;
+    replies.reserve(commands.count());
+    while (replies.size() < commands.count())
+      replies.push_back(receive(deadline));
+    return replies;
+  } catch (const TlsFailure& failure) {
+    throw Broken{Broken::Progress::sent, Broken::Cause::closed, failure.words};
+  }
 }
 
 ReplyPtr Connection::ask(const Commands& command) {
@@ -255,6 +333,7 @@ ReplyPtr Connection::run(ScriptName name, std::string_view key, const Commands::
 }
 
 bool Connection::is_quiet() const noexcept {
+  if (context_->reader->pos != context_->reader->len || (tls_ && !tls_->is_quiet())) return false;
   pollfd waiting{context_->fd, POLLIN | POLLRDHUP, 0};
   const int ready = ::poll(&waiting, 1, 0);
   return ready == 0;

@@ -18,6 +18,8 @@ namespace detail::redis {
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
+class Tls;
+
 /// A connection broke or timed out, thrown inside the room only.
 struct Broken {
   enum class Progress : std::uint8_t {
@@ -109,13 +111,28 @@ class Connection {
     void operator()(redisContext* context) const noexcept { redisFree(context); }
   };
 
+  /// What a request that cannot be sent has done, before its first byte went out and after.
+  struct AtStake {
+    Broken::Progress before;
+    Broken::Progress after;
+  };
+
   void connect(const RedisOptions& options);
+  void encrypt(const RedisOptions& options, SteadyTime deadline);
+  /// Whether what came from the server ends in its refusal to go on.
+  [[nodiscard]] bool was_refused();
   void greet(const RedisOptions& options);
-  void send(std::string_view bytes, SteadyTime deadline, bool is_one_command);
+  void send(std::string_view bytes, SteadyTime deadline, AtStake at_stake);
+  void write(std::string_view bytes, SteadyTime deadline, AtStake at_stake);
   [[nodiscard]] ReplyPtr receive(SteadyTime deadline);
+  [[nodiscard]] std::string_view read(SteadyTime deadline);
+  [[nodiscard]] std::string_view read_encrypted(SteadyTime deadline);
   [[nodiscard]] bool wait_for(short events, SteadyTime deadline) const noexcept;
 
   std::unique_ptr<redisContext, ContextDeleter> context_;
+  std::unique_ptr<Tls> tls_;  ///< none: not encrypted
+  std::vector<char> received_;
+  std::vector<char> decrypted_;
   std::chrono::milliseconds command_timeout_;
   Dialect dialect_ = Dialect::since_7_0;
   std::string role_;

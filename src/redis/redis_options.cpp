@@ -166,6 +166,25 @@ RedisOptions RedisOptions::from_address(std::string_view address) {
 
 namespace detail::redis {
 
+namespace {
+
+void check_encryption(const RedisOptions& options) {
+  const RedisTls& tls = options.tls;
+  if (options.encryption == RedisEncryption::off) {
+    if (!tls.ca_file.empty() || !tls.certificate_file.empty() || !tls.key_file.empty() ||
+        !tls.server_name.empty()) {
+      refuse("RedisOptions::tls is set, but RedisOptions::encryption is off");
+    }
+    return;
+  }
+  if (!options.unix_socket.empty()) refuse("Redis encrypts no connection to a socket file");
+  if (tls.certificate_file.empty() != tls.key_file.empty()) {
+    refuse("RedisTls::certificate_file and RedisTls::key_file belong together");
+  }
+}
+
+}  // namespace
+
 void check_options(const RedisOptions& options) {
   if (options.unix_socket.empty() && options.host.empty()) {
     refuse("RedisOptions::host must not be empty");
@@ -173,9 +192,14 @@ void check_options(const RedisOptions& options) {
   if (options.unix_socket.empty() && options.port == 0) {
     refuse("RedisOptions::port must be 1 to 65535");
   }
-  for (const std::string* text : {&options.host, &options.unix_socket}) {
-    if (text->find('\0') != std::string::npos) refuse("a Redis host or path holds no NUL byte");
+  const RedisTls& tls = options.tls;
+  for (const std::string* text : {&options.host, &options.unix_socket, &tls.ca_file,
+                                  &tls.certificate_file, &tls.key_file, &tls.server_name}) {
+    if (text->find('\0') != std::string::npos) {
+      refuse("a Redis host, path or name holds no NUL byte");
+    }
   }
+  check_encryption(options);
   if (!options.username.empty() && options.password.empty()) {
     refuse("RedisOptions::username needs a password");
   }

@@ -1,6 +1,7 @@
 #include "redis/redis_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace idempotency {
@@ -11,22 +12,42 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr char layout_version = 1;
-constexpr std::size_t kept_owner_bytes = 8;
+constexpr unsigned layout_bits = 0xc0;
+constexpr unsigned layout_1 = 0x40;
+constexpr std::size_t kept_owner_bytes = 4;
 constexpr std::size_t fingerprint_bytes = 1 + sizeof(Fingerprint::Digest);
 constexpr int created_bytes = 6;
+constexpr std::int64_t end_marks = 256;
 
-enum Mark : unsigned { permanent = 0x08, hold = 0x10, effect_marked = 0x20 };
+/// In the first byte, beside the state.
+enum Mark : unsigned { state_bits = 0x07, hold = 0x08, effect_marked = 0x10, has_parts = 0x20 };
+/// In the second, which is there when it is not `usual_parts`.
 enum Part : unsigned {
   times = 0x01,
   fingerprint = 0x02,
   trace = 0x04,
   reason = 0x08,
-  result = 0x10
+  result = 0x10,
+  counts = 0x20,
+  permanent = 0x40,
+  unknown_part = 0x80
 };
+
+unsigned usual_parts(RecordState state) noexcept {
+  return state == RecordState::success ? static_cast<unsigned>(Part::result) : 0U;
+}
+
+/// In which retentions are counted, so that round ones are short. Part of the format.
+constexpr std::array<std::uint64_t, 8> retention_units{
+    1, 1'000, 60'000, 600'000, 3'600'000, 86'400'000, 2'592'000'000, 31'536'000'000};
 
 std::size_t owner_bytes(RecordState state) noexcept {
   return state == RecordState::success ? kept_owner_bytes : sizeof(OwnerToken::Bytes);
+}
+
+/// Whether a record of this state holds its times as such, given whether a script has written it.
+bool holds_times(RecordState state, bool written) noexcept {
+  return state == RecordState::processing ? written : state != RecordState::success;
 }
 
 bool has_retention(RecordState state) noexcept {
@@ -70,6 +91,13 @@ class Cursor {
     if (count > to_unsigned(unfinished_ttl)) corrupt();
     return milliseconds{static_cast<std::int64_t>(count)};
   }
+  milliseconds retention() {
+    const std::uint64_t code = number();
+    const std::uint64_t unit = retention_units[code % retention_units.size()];
+    const std::uint64_t count = code / retention_units.size();
+    if (count == 0 || count > to_unsigned(unfinished_ttl) / unit) corrupt();
+    return milliseconds{static_cast<std::int64_t>(count * unit)};
+  }
   std::string_view rest() noexcept { return std::exchange(rest_, {}); }
   [[nodiscard]] bool at_end() const noexcept { return rest_.empty(); }
 
@@ -84,7 +112,33 @@ class Cursor {
 
 Timestamp::duration since_epoch(std::int64_t count) noexcept { return milliseconds{count}; }
 
+std::string created_time(std::uint64_t time) {
+  std::string text;
+  for (int shift = 8 * (created_bytes - 1); shift >= 0; shift -= 8)
+    text += static_cast<char>((time >> shift) & 0xff);
+  return text;
+}
+
+std::string retention_code(milliseconds retention) {
+  const std::uint64_t count = std::max<std::uint64_t>(to_unsigned(retention), 1);
+  std::size_t unit = retention_units.size() - 1;
+  while (count % retention_units[unit] != 0)
+    --unit;
+  return varint(count / retention_units[unit] * retention_units.size() + unit);
+}
+
+/// What one step of an end mark is: half of all marks cover the retention, so that those behind now are told from those
+/// before it; and all of them a time in which any answer has come.
+std::int64_t end_mark_step(milliseconds retention) noexcept {
+  constexpr std::int64_t half = end_marks / 2;
+  return std::max<std::int64_t>(64, (retention.count() + half - 1) / half);
+}
+
 }  // namespace
+
+std::uint8_t end_mark_of(Timestamp end, milliseconds retention) noexcept {
+  return static_cast<std::uint8_t>(end.time_since_epoch().count() / end_mark_step(retention));
+}
 
 std::string varint(std::uint64_t number) {
   std::string bytes;
@@ -116,31 +170,36 @@ milliseconds stored_retention(milliseconds retention) noexcept {
 }
 
 std::string encode(const StoredRecord& record) {
-  unsigned marks = static_cast<unsigned>(record.state);
-  if (record.retryability == Retryability::permanent) marks |= Mark::permanent;
-  if (record.mode == RecordMode::hold) marks |= Mark::hold;
-  if (record.effect_marked) marks |= Mark::effect_marked;
   unsigned parts = 0;
-  if (record.times) parts |= Part::times;
+  if (holds_times(record.state, record.times.has_value())) parts |= Part::times;
   if (record.fingerprint) parts |= Part::fingerprint;
   if (!record.trace.empty()) parts |= Part::trace;
   if (!record.reason.empty()) parts |= Part::reason;
   if (record.result) parts |= Part::result;
+  if (record.ownership.fence != 1 || record.attempt != 1) parts |= Part::counts;
+  if (record.retryability == Retryability::permanent) parts |= Part::permanent;
+  unsigned marks = layout_1 | static_cast<unsigned>(record.state);
+  if (record.mode == RecordMode::hold) marks |= Mark::hold;
+  if (record.effect_marked) marks |= Mark::effect_marked;
+  if (parts != usual_parts(record.state)) marks |= Mark::has_parts;
 
-  std::string value{layout_version, static_cast<char>(marks), static_cast<char>(parts)};
-  value += varint(record.ownership.fence);
-  value += varint(record.attempt);
+  std::string value(1, static_cast<char>(marks));
+  if ((marks & Mark::has_parts) != 0) value += static_cast<char>(parts);
+  if ((parts & Part::counts) != 0) value += varint(record.ownership.fence) + varint(record.attempt);
   const OwnerToken::Bytes& owner = record.ownership.owner.bytes();
   value.append(owner.begin(),
                owner.begin() + static_cast<std::ptrdiff_t>(owner_bytes(record.state)));
   if (record.state == RecordState::processing) value += varint(to_unsigned(record.lease));
-  if (record.times) {
-    const std::uint64_t created = to_unsigned(record.times->created.time_since_epoch());
-    for (int shift = 8 * (created_bytes - 1); shift >= 0; shift -= 8)
-      value += static_cast<char>((created >> shift) & 0xff);
-    value += varint(to_unsigned(record.times->updated - record.times->created));
+  if ((parts & Part::times) != 0) {
+    const RecordTimes at = record.times.value_or(RecordTimes{});
+    value += created_time(to_unsigned(at.created.time_since_epoch()));
+    value += varint(to_unsigned(at.updated - at.created));
   }
-  if (has_retention(record.state)) value += varint(to_unsigned(record.retention));
+  if (has_retention(record.state)) value += retention_code(record.retention);
+  if (record.state == RecordState::success) {
+    value += varint(to_unsigned(record.took));
+    value += static_cast<char>(record.end_mark);
+  }
   if (record.fingerprint) value += to_bytes(*record.fingerprint);
   if (!record.trace.empty()) value += varint(record.trace.size()) + record.trace;
   if (!record.reason.empty()) value += varint(record.reason.size()) + record.reason;
@@ -148,34 +207,52 @@ std::string encode(const StoredRecord& record) {
   return value;
 }
 
-StoredRecord decode(std::string_view value) {
-  Cursor cursor(value);
-  if (cursor.byte() != static_cast<unsigned>(layout_version)) Cursor::corrupt();
-  const unsigned marks = cursor.byte();
-  const unsigned parts = cursor.byte();
-  const unsigned state = marks & 0x07;
-  if (state < 1 || state > 5 || (marks & 0xc0) != 0 || (parts & 0xe0) != 0) Cursor::corrupt();
+std::optional<RecordState> state_of(std::string_view value) noexcept {
+  if (value.empty()) return std::nullopt;
+  const auto marks = static_cast<unsigned char>(value.front());
+  const unsigned state = marks & Mark::state_bits;
+  if ((marks & layout_bits) != layout_1 || state < 1 || state > 5) return std::nullopt;
+  return static_cast<RecordState>(state);
+}
 
+StoredRecord decode(std::string_view value) {
+  const std::optional<RecordState> state = state_of(value);
+  if (!state) Cursor::corrupt();
+  Cursor cursor(value);
+  const unsigned marks = cursor.byte();
   StoredRecord record;
-  record.state = static_cast<RecordState>(state);
+  record.state = *state;
+  const unsigned parts = (marks & Mark::has_parts) != 0 ? cursor.byte() : usual_parts(record.state);
+  const bool has_times = (parts & Part::times) != 0;
+  if ((parts & Part::unknown_part) != 0 || has_times != holds_times(record.state, has_times)) {
+    Cursor::corrupt();
+  }
+
   record.retryability =
-      (marks & Mark::permanent) != 0 ? Retryability::permanent : Retryability::retryable;
+      (parts & Part::permanent) != 0 ? Retryability::permanent : Retryability::retryable;
   record.mode = (marks & Mark::hold) != 0 ? RecordMode::hold : RecordMode::take_over;
   record.effect_marked = (marks & Mark::effect_marked) != 0;
-  record.ownership.fence = cursor.number();
-  record.attempt = static_cast<std::uint32_t>(cursor.number());
+  record.ownership.fence = 1;
+  if ((parts & Part::counts) != 0) {
+    record.ownership.fence = cursor.number();
+    record.attempt = static_cast<std::uint32_t>(cursor.number());
+  }
   const std::string_view owner = cursor.bytes(owner_bytes(record.state));
   OwnerToken::Bytes token{};
   std::copy(owner.begin(), owner.end(), token.begin());
   record.ownership.owner = OwnerToken(token);
   if (record.state == RecordState::processing) record.lease = cursor.span();
-  if ((parts & Part::times) != 0) {
+  if (has_times) {
     RecordTimes at;
     at.created = Timestamp{since_epoch(cursor.fixed(created_bytes))};
     at.updated = at.created + cursor.span();
     record.times = at;
   }
-  if (has_retention(record.state)) record.retention = cursor.span();
+  if (has_retention(record.state)) record.retention = cursor.retention();
+  if (record.state == RecordState::success) {
+    record.took = cursor.span();
+    record.end_mark = static_cast<std::uint8_t>(cursor.byte());
+  }
   if ((parts & Part::fingerprint) != 0) {
     const std::string_view bytes = cursor.bytes(fingerprint_bytes);
     Fingerprint::Part part;
@@ -200,6 +277,8 @@ std::string first_value(const BeginRequest& request) {
                       .lease = stored_lease(request.lease),
                       .times = std::nullopt,
                       .retention = milliseconds{0},
+                      .took = milliseconds{0},
+                      .end_mark = 0,
                       .fingerprint = std::nullopt,
                       .trace = request.trace,
                       .reason = {},
@@ -218,6 +297,11 @@ std::optional<Timestamp> start_of(std::int64_t end) noexcept {
 
 RecordTimes times_of(const StoredRecord& record, std::int64_t end) noexcept {
   if (record.times) return *record.times;
+  if (record.state == RecordState::success) {
+    if (end < 0) return {};
+    const Timestamp updated = Timestamp{since_epoch(end)} - record.retention;
+    return {updated - record.took, updated};
+  }
   const Timestamp start = start_of(end).value_or(Timestamp{});
   return {start, start};
 }
@@ -240,8 +324,23 @@ RecordFacts facts_of(const StoredRecord& record, std::int64_t end) {
       facts.lease_until = *start + record.lease;
     }
   }
-  if (has_retention(record.state)) facts.expires_at = at.updated + record.retention;
+  if (record.state == RecordState::success) {
+    if (end >= 0) facts.expires_at = Timestamp{since_epoch(end)};
+  } else if (has_retention(record.state)) {
+    facts.expires_at = at.updated + record.retention;
+  }
   return facts;
+}
+
+milliseconds remaining_of(const StoredRecord& record, std::int64_t end, Timestamp now) {
+  if (record.state != RecordState::success || end >= 0) {
+    return std::max(milliseconds{0}, facts_of(record, end).expires_at - now);
+  }
+  const std::int64_t step = end_mark_step(record.retention);
+  const std::int64_t all = step * end_marks;
+  const std::int64_t at = record.end_mark * step;
+  const std::int64_t left = (at - now.time_since_epoch().count() % all + all) % all;
+  return milliseconds{left > record.retention.count() ? 0 : left};  // a step behind now: over
 }
 
 Timestamp updated_at(const StoredRecord& record, std::int64_t end) {

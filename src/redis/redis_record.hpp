@@ -27,7 +27,7 @@ struct RecordTimes {
   friend bool operator==(const RecordTimes&, const RecordTimes&) = default;
 };
 
-/// A record as its value holds it. Layout version 1, see docs/redis.md.
+/// A record as its value holds it. Layout 1, see docs/redis.md.
 struct StoredRecord {
   RecordState state = RecordState::processing;
   Retryability retryability = Retryability::retryable;
@@ -37,9 +37,12 @@ struct StoredRecord {
   std::uint32_t attempt = 1;
   /// Processing only; zero: no deadline.
   std::chrono::milliseconds lease{0};
-  /// Absent until a script has written the record: its life began when its time to live did.
+  /// Absent until a script has written the record: its life began when its time to live did. Absent of a success, whose
+  /// times follow from when the key ends.
   std::optional<RecordTimes> times = std::nullopt;
-  std::chrono::milliseconds retention{0};  ///< finished or issued, from `times->updated`
+  std::chrono::milliseconds retention{0};  ///< finished or issued, from when it became so
+  std::chrono::milliseconds took{0};       ///< success only: from its begin to its end
+  std::uint8_t end_mark = 0;  ///< success only: what `end_mark_of` says of its key's end
   std::optional<Fingerprint::Part> fingerprint = std::nullopt;
   std::string trace = {};
   std::string reason = {};
@@ -52,6 +55,9 @@ struct StoredRecord {
 /// Errors: `Errc::store_corrupt` for another layout, or one that breaks off.
 [[nodiscard]] StoredRecord decode(std::string_view value);
 
+/// The state that a value's first byte tells; nothing for another layout, or an empty value.
+[[nodiscard]] std::optional<RecordState> state_of(std::string_view value) noexcept;
+
 /// The part of a succeeded record's owner that is kept: enough to recognise it.
 [[nodiscard]] OwnerToken kept_of(const OwnerToken& owner) noexcept;
 
@@ -60,6 +66,9 @@ struct StoredRecord {
 /// A retention as it is stored: from 1 ms to `unfinished_ttl`.
 [[nodiscard]] std::chrono::milliseconds stored_retention(
     std::chrono::milliseconds retention) noexcept;
+
+/// Enough of the moment when a key ends to reckon, while it is there, how long it still will be.
+[[nodiscard]] std::uint8_t end_mark_of(Timestamp end, std::chrono::milliseconds retention) noexcept;
 
 /// A number in the layout: 7 bits a byte, the lowest first, the top bit set in all but the last.
 [[nodiscard]] std::string varint(std::uint64_t number);
@@ -72,6 +81,10 @@ struct StoredRecord {
 
 /// What judging needs, given when the key ends by the server's clock.
 [[nodiscard]] RecordFacts facts_of(const StoredRecord& record, std::int64_t end);
+/// How long a finished record that is there still answers, and never more. Exact unless it is a success and `end` is
+/// unknown: then short by at most a 128th of its retention, or 64 ms.
+[[nodiscard]] std::chrono::milliseconds remaining_of(const StoredRecord& record, std::int64_t end,
+                                                     Timestamp now);
 [[nodiscard]] Timestamp updated_at(const StoredRecord& record, std::int64_t end);
 [[nodiscard]] Record to_record(const Key& key, StoredRecord record, std::int64_t end);
 

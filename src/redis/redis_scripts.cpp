@@ -49,6 +49,9 @@ std::string transition_table() {
 
 constexpr std::string_view expiry_since_7_0 = R"lua(
 local function expiry() return redis.call('PEXPIRETIME', key) end
+local function save_until(s, ends)
+  redis.call('SET', key, s, 'PXAT', string.format('%.0f', ends))
+end
 )lua";
 
 /// Two looks at the clock in the same millisecond make the end exact, so that it is the same each time.
@@ -60,6 +63,10 @@ local function expiry()
     if left < 0 then return -1 end
     if now() == before then return before + left end
   end
+end
+local function save_until(s, ends)
+  redis.call('SET', key, s)
+  redis.call('PEXPIREAT', key, string.format('%.0f', ends))
 end
 )lua";
 
@@ -99,50 +106,88 @@ local function text(s, at)
   size, at = number(s, at)
   return cut(s, at, size)
 end
+local U = {1, 1000, 60000, 600000, 3600000, 86400000, 2592000000, 31536000000}
+local function retention(s, at)
+  local n
+  n, at = number(s, at)
+  return math.floor(n / 8) * U[n % 8 + 1], at
+end
+local function retention_code(n)
+  local i = 8
+  while n % U[i] ~= 0 do i = i - 1 end
+  return varint(n / U[i] * 8 + i - 1)
+end
+local function end_mark(ends, span)
+  local step = math.max(64, math.ceil(span / 128))
+  return string.char(math.floor(ends / step) % 256)
+end
+local function bit(n, value) return math.floor(n / value) % 2 == 1 end
 local function decode(s)
-  local version, marks, parts = s:byte(1, 3)
-  if version ~= 1 or marks >= 64 or parts >= 32 then error('layout') end
-  local r = {state = marks % 8, permanent = math.floor(marks / 8) % 2,
-             hold = math.floor(marks / 16) % 2, marked = math.floor(marks / 32) % 2}
-  if r.state < 1 or r.state > 5 then error('state') end
-  local at = 4
-  r.fence, at = number(s, at)
-  r.attempt, at = number(s, at)
-  r.owner, at = cut(s, at, r.state == 2 and 8 or 16)
+  local marks = s:byte(1)
+  local r = {state = marks % 8, hold = math.floor(marks / 8) % 2, marked = math.floor(marks / 16) % 2}
+  if math.floor(marks / 64) ~= 1 or r.state < 1 or r.state > 5 then error('layout') end
+  local at = 2
+  local parts = r.state == 2 and 16 or 0
+  if bit(marks, 32) then parts, at = s:byte(2), 3 end
+  if parts >= 128 then error('parts') end
+  r.permanent = bit(parts, 64) and 1 or 0
+  r.fence, r.attempt = 1, 1
+  if bit(parts, 32) then
+    r.fence, at = number(s, at)
+    r.attempt, at = number(s, at)
+  end
+  r.owner, at = cut(s, at, r.state == 2 and 4 or 16)
   if r.state == 1 then r.lease, at = number(s, at) end
-  if parts % 2 == 1 then
+  local timed = bit(parts, 1)
+  if (timed and r.state == 2) or (not timed and r.state > 2) then error('times') end
+  if timed then
     local a, b, c, d, e, f = s:byte(at, at + 5)
     r.created = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     local later
     later, at = number(s, at + 6)
     r.updated = r.created + later
   end
-  if r.state == 2 or r.state == 3 or r.state == 5 then r.retention, at = number(s, at) end
-  if math.floor(parts / 2) % 2 == 1 then r.fingerprint, at = cut(s, at, 33) end
-  if math.floor(parts / 4) % 2 == 1 then r.trace, at = text(s, at) end
-  if math.floor(parts / 8) % 2 == 1 then r.reason, at = text(s, at) end
-  if math.floor(parts / 16) == 1 then r.result = s:sub(at) end
+  if r.state == 2 or r.state == 3 or r.state == 5 then r.retention, at = retention(s, at) end
+  if r.state == 2 then
+    r.took, at = number(s, at)
+    at = at + 1
+  end
+  if bit(parts, 2) then r.fingerprint, at = cut(s, at, 33) end
+  if bit(parts, 4) then r.trace, at = text(s, at) end
+  if bit(parts, 8) then r.reason, at = text(s, at) end
+  if bit(parts, 16) then r.result = s:sub(at) end
   return r
 end
 local function encode(r)
-  local marks = r.state + r.permanent * 8 + r.hold * 16 + r.marked * 32
-  local parts = 1
-  local lease, retention, trace, reason = '', '', '', ''
+  local marks = 64 + r.state + r.hold * 8 + r.marked * 16
+  local parts = r.permanent * 64
+  local counts, owner, lease, times, kept, trace, reason = '', r.owner, '', '', '', '', ''
+  if r.fence ~= 1 or r.attempt ~= 1 then
+    parts = parts + 32
+    counts = varint(r.fence) .. varint(r.attempt)
+  end
   if r.state == 1 then lease = varint(r.lease) end
-  if r.state == 2 or r.state == 3 or r.state == 5 then retention = varint(r.retention) end
+  local took = math.max(0, r.updated - r.created)
+  if r.state == 2 then
+    owner = owner:sub(1, 4)
+    kept = retention_code(r.retention) .. varint(took) ..
+           end_mark(r.updated + r.retention, r.retention)
+  else
+    local c = r.created
+    parts = parts + 1
+    times = string.char(math.floor(c / 1099511627776) % 256, math.floor(c / 4294967296) % 256,
+                        math.floor(c / 16777216) % 256, math.floor(c / 65536) % 256,
+                        math.floor(c / 256) % 256, c % 256) .. varint(took)
+    if r.state == 3 or r.state == 5 then kept = retention_code(r.retention) end
+  end
   if r.fingerprint then parts = parts + 2 end
   if r.trace then parts = parts + 4; trace = varint(#r.trace) .. r.trace end
   if r.reason then parts = parts + 8; reason = varint(#r.reason) .. r.reason end
   if r.result then parts = parts + 16 end
-  local c = r.created
-  local times = string.char(math.floor(c / 1099511627776) % 256, math.floor(c / 4294967296) % 256,
-                            math.floor(c / 16777216) % 256, math.floor(c / 65536) % 256,
-                            math.floor(c / 256) % 256, c % 256)
-                .. varint(math.max(0, r.updated - c))
-  local owner = r.owner
-  if r.state == 2 then owner = owner:sub(1, 8) end
-  return string.char(1, marks, parts) .. varint(r.fence) .. varint(r.attempt) .. owner .. lease ..
-         times .. retention .. (r.fingerprint or '') .. trace .. reason .. (r.result or '')
+  local front = parts == (r.state == 2 and 16 or 0) and string.char(marks) or
+                string.char(marks + 32, parts)
+  return front .. counts .. owner .. lease .. times .. kept .. (r.fingerprint or '') .. trace ..
+         reason .. (r.result or '')
 end
 )lua";
 
@@ -157,7 +202,10 @@ if v then
   if not ok then return redis.error_reply('CORRUPT a stored record cannot be read') end
   phase = ({1, 2, 3 + r.permanent, 5, 6})[r.state]
   ends = expiry()
-  if not r.created then
+  if r.state == 2 then
+    r.updated = ends >= 0 and ends - r.retention or r.took
+    r.created = r.updated - r.took
+  elseif not r.created then
     r.created = ends >= 0 and ends - L or 0
     r.updated = r.created
   end
@@ -167,7 +215,7 @@ if v then
   end
 end
 local function owned_by(owner)
-  if r.state == 2 then return r.owner == owner:sub(1, 8) end
+  if r.state == 2 then return r.owner == owner:sub(1, 4) end
   return r.owner == owner
 end
 local function row(event, current)
@@ -185,14 +233,14 @@ local function move(to, next_fence, owner)
   r.state = ({1, 2, 3, 3, 4, 5})[to]
   r.permanent = to == 4 and 1 or 0
 end
-local function save(ttl)
+local function save(...)
   local s = encode(r)
-  if ttl then
-    redis.call('SET', key, s, 'PX', ttl)
-  else
-    redis.call('SET', key, s, 'KEEPTTL')
-  end
+  redis.call('SET', key, s, ...)
   return s
+end
+local function finish(span)
+  r.retention = span
+  save_until(encode(r), r.updated + span)
 end
 )lua";
 
@@ -216,7 +264,7 @@ if owner == 1 then
 end
 move(to, fence, owner == 1 and ARGV[2] or nil)
 if lease == 1 then r.lease = tonumber(ARGV[3]) end
-local s = save(L_text)
+local s = save('PX', L_text)
 return {answer, s, expiry(), t}
 )lua";
 
@@ -230,7 +278,7 @@ if answer ~= 5 then return {answer, t} end
 if event == 3 then
   if r.marked == 0 then
     r.marked = 1
-    save(nil)
+    save('KEEPTTL')
   end
   return {answer, t}
 end
@@ -239,13 +287,12 @@ move(to, fence, nil)
 if r.state == 1 then
   r.lease = tonumber(ARGV[4])
 elseif r.state == 2 or r.state == 3 then
-  r.retention = tonumber(ARGV[4])
   r.reason = ARGV[5] ~= '' and ARGV[5] or nil
   r.result = ARGV[6] == '1' and ARGV[7] or nil
-  save(ARGV[4])
+  finish(tonumber(ARGV[4]))
   return {answer, t}
 end
-save(L_text)
+save('PX', L_text)
 return {answer, t}
 )lua";
 
@@ -265,10 +312,9 @@ local as_seen = owned_by(ARGV[2]) and r.fence == tonumber(ARGV[3]) and
 local to, answer, fence, owner = row(event, as_seen)
 if answer ~= 5 then return {answer, t} end
 move(to, fence, owner == 1 and resolver or nil)
-r.retention = tonumber(ARGV[11])
 r.reason = ARGV[12] ~= '' and ARGV[12] or nil
 r.result = ARGV[13] == '1' and ARGV[14] or nil
-save(ARGV[11])
+finish(tonumber(ARGV[11]))
 return {answer, t}
 )lua";
 

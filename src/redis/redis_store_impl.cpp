@@ -6,6 +6,7 @@
 #include "core/fork_generation.hpp"
 #include "redis/redis_options.hpp"
 #include "redis/redis_server_check.hpp"
+#include "redis/redis_tls.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -22,6 +23,8 @@ constexpr std::size_t renewals_at_once = 256;
 
 RedisOptions checked(RedisOptions options) {
   check_options(options);
+  if (options.encryption == RedisEncryption::tls)
+    static_cast<void>(Tls(options));  // are the files there?
   return options;
 }
 
@@ -45,7 +48,7 @@ WriteOutcome to_outcome(Connection& connection, const redisReply& reply) {
 BeginOutcome to_outcome(Answer answer, StoredRecord record, std::int64_t end, Timestamp now) {
   const RecordFacts facts = facts_of(record, end);
   const std::uint64_t fence = record.ownership.fence;
-  const auto remaining = [&] { return std::max(milliseconds{0}, facts.expires_at - now); };
+  const auto remaining = [&] { return remaining_of(record, end, now); };
   switch (answer) {
     case Answer::acquired:
       return Acquired{fence, record.attempt};
@@ -73,7 +76,8 @@ std::optional<BeginOutcome> settled(const StoredRecord& record, const BeginReque
     const FingerprintMatch match = request.fingerprint->match(*record.fingerprint);
     if (match != FingerprintMatch::same) return Mismatch{match, record.fingerprint->scheme};
   }
-  if (!record.times) return std::nullopt;  // only a first owner's record says nothing of its times
+  if (record.state == RecordState::processing)
+    return std::nullopt;  // its lease has to be looked at
   RecordFacts facts = facts_of(record, no_end);
   facts.expires_at = never;  // Redis had it, so its retention is not over
   const Phase phase = phase_of(facts, now);

@@ -287,12 +287,5 @@ TEST(RedisConnections, CarryNothingAtAll) {
   EXPECT_EQ(*record->failure, (Failure{Retryability::permanent, "", ""}));
 }
 
-TEST(RedisConnections, AreRefusedEncryptionThatTheClientLibraryLacks) {
-  RedisOptions options = server().options();
-  options.encryption = RedisEncryption::tls;
-
-  EXPECT_EQ(code_of([&] { RedisStore store(options); }), Errc::store_refused);
-}
-
 }  // namespace
 }  // namespace idempotency

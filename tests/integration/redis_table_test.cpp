@@ -112,7 +112,12 @@ void plant(const Key& key, const Situation& s) {
       record.state = s.phase == Phase::success  ? RecordState::success
                      : s.phase == Phase::issued ? RecordState::issued
                                                 : RecordState::failed;
-      if (s.phase == Phase::success) record.result = "planted";
+      if (s.phase == Phase::success) {
+        record.result = "planted";
+        record.times = std::nullopt;
+        record.took = milliseconds{30'000};
+        record.end_mark = detail::redis::end_mark_of(Timestamp{now + ttl}, ttl);
+      }
       if (s.phase == Phase::failed_permanent) record.retryability = Retryability::permanent;
       break;
   }
@@ -327,6 +332,37 @@ TEST(RedisScripts, WriteTheLayoutThatIsDocumented) {
   EXPECT_EQ(record.trace, std::string(200, 't'));
   EXPECT_EQ(record.fingerprint, fingerprint.current());
   EXPECT_EQ(record.retention, retention_asked);
+}
+
+TEST(RedisScripts, WriteASuccessAsTheLibraryWould) {
+  RedisStore store(RedisServer::shared().options());
+  RedisServer& server = RedisServer::shared();
+  const Key key{"table", "success"};
+  const std::string name = redis_key(key);
+  for (const milliseconds retention :
+       {milliseconds{60'000}, milliseconds{100'001}, milliseconds{3'600'000},
+        milliseconds{7'776'000'000}, milliseconds{31'536'000'000}, unfinished_ttl}) {
+    server.ask({"DEL", name});
+    ASSERT_EQ(store.begin({.key = key, .owner = owner_before, .mode = RecordMode::hold}),
+              BeginOutcome(Acquired{1, 1}));
+    const std::optional<Record> begun = store.find(key);
+    ASSERT_EQ(store.complete(key, {owner_before, 1}, {std::string(300, 'r'), retention}),
+              WriteOutcome::stored);
+
+    const std::string value = server.text({"GET", name});
+    const milliseconds end{server.number({"PEXPIRETIME", name})};
+
+    const StoredRecord record = detail::redis::decode(value);
+    EXPECT_EQ(encode(record), value);
+    EXPECT_EQ(record.retention, retention);
+    EXPECT_EQ(record.end_mark, detail::redis::end_mark_of(Timestamp{end}, retention));
+    const std::optional<Record> found = store.find(key);
+    ASSERT_TRUE(begun && found);
+    EXPECT_EQ(found->created_at, begun->created_at);
+    EXPECT_EQ(found->updated_at, found->created_at + record.took);
+    EXPECT_EQ(found->expires_at, found->updated_at + retention);
+    EXPECT_EQ(found->result, std::string(300, 'r'));
+  }
 }
 
 }  // namespace

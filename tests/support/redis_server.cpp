@@ -92,10 +92,12 @@ const ::testing::Environment* const needs_redis_server =
 
 }  // namespace
 
-RedisServer::RedisServer(std::vector<std::string> settings) : settings_(std::move(settings)) {
+RedisServer::RedisServer(std::vector<std::string> settings, std::optional<Encryption> encryption)
+    : settings_(std::move(settings)), encryption_(std::move(encryption)) {
   static_cast<void>(needs_redis_server);
   for (int attempt = 0; attempt < 5; ++attempt) {  // another program may take the port meanwhile
     port_ = free_port();
+    if (encryption_) encrypted_port_ = free_port();
     try {
       start();
       return;
@@ -133,6 +135,11 @@ void RedisServer::launch(const std::vector<std::string>& more) {
                                  "yes",
                                  "--maxclients",
                                  "1000"};
+  if (encryption_) {
+    words.insert(words.end(), {"--tls-port", std::to_string(encrypted_port_), "--tls-ca-cert-file",
+                               encryption_->authority, "--tls-cert-file", encryption_->certificate,
+                               "--tls-key-file", encryption_->key, "--tls-auth-clients", "no"});
+  }
   words.insert(words.end(), settings_.begin(), settings_.end());
   words.insert(words.end(), more.begin(), more.end());
   std::vector<char*> argv;

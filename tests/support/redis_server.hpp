@@ -22,8 +22,16 @@ namespace idempotency::testing_support {
 /// IDEMPOTENCY_REQUIRE_SERVERS=1 in the environment it fails instead.
 class RedisServer {
  public:
+  /// Names of files with which it speaks TLS on a second port; it never asks clients for certificates unless told to.
+  struct Encryption {
+    std::string authority;
+    std::string certificate;
+    std::string key;
+  };
+
   /// `settings`: words of the command line after the usual ones, which they override.
-  explicit RedisServer(std::vector<std::string> settings = {});
+  explicit RedisServer(std::vector<std::string> settings = {},
+                       std::optional<Encryption> encryption = std::nullopt);
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
   ~RedisServer() = default;
@@ -36,6 +44,8 @@ class RedisServer {
   static RedisServer& shared();
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// 0 without encryption.
+  [[nodiscard]] std::uint16_t encrypted_port() const noexcept { return encrypted_port_; }
   [[nodiscard]] std::string socket() const { return directory_.file("redis.sock"); }
   [[nodiscard]] const ChildProcess& process() const noexcept { return *process_; }
   [[nodiscard]] RedisOptions options() const { return {.host = "127.0.0.1", .port = port_}; }
@@ -67,7 +77,9 @@ class RedisServer {
 
   TemporaryDirectory directory_;
   std::vector<std::string> settings_;
+  std::optional<Encryption> encryption_;
   std::uint16_t port_ = 0;
+  std::uint16_t encrypted_port_ = 0;
   std::optional<ChildProcess> process_;
 };
 

@@ -115,7 +115,14 @@ TEST(RedisOptions, RefusesWhatNoStoreCanWorkWith) {
         RedisOptions{.connect_timeout = milliseconds{0}},
         RedisOptions{.command_timeout = std::chrono::hours{25}},
         RedisOptions{.pool_wait = milliseconds{-1}}, RedisOptions{.max_connections = 0},
-        RedisOptions{.host = std::string("a\0b", 3)}}) {
+        RedisOptions{.host = std::string("a\0b", 3)},
+        RedisOptions{.tls = {.ca_file = "authority.pem"}},
+        RedisOptions{.tls = {.server_name = "a"}},
+        RedisOptions{.unix_socket = "/run/redis.sock", .encryption = RedisEncryption::tls},
+        RedisOptions{.encryption = RedisEncryption::tls, .tls = {.certificate_file = "own.pem"}},
+        RedisOptions{.encryption = RedisEncryption::tls, .tls = {.key_file = "own.key"}},
+        RedisOptions{.encryption = RedisEncryption::tls,
+        .tls = {.ca_file = std::string("a\0b", 3)}}}) {
     EXPECT_EQ(code_of([&] { check_options(options); }), Errc::invalid_argument);
   }
 }

@@ -18,15 +18,18 @@ inline namespace v0 {
 /// Whether the connection to the server is encrypted.
 enum class RedisEncryption : std::uint8_t {
   off,
-  tls,  ///< not built in yet: refused with `Errc::store_refused`
+  tls,  ///< TLS 1.2 or newer; the server's certificate and the name in it are always checked
 };
 
-/// What an encrypted connection trusts and shows. Paths; empty: the system's trusted authorities, no
-/// certificate of our own, the host's name.
+/// What an encrypted connection trusts and shows: names of PEM files, read for each new connection.
 struct RedisTls {
+  /// The authorities that are trusted. Empty: those of the system.
   std::string ca_file = {};
+  /// Our own certificate, with those between it and its authority, for servers that ask for one.
   std::string certificate_file = {};
+  /// Its key, without a passphrase.
   std::string key_file = {};
+  /// Whom the server's certificate is for. Empty: the host.
   std::string server_name = {};
 };
 
@@ -42,6 +45,7 @@ struct RedisOptions {
   std::uint32_t database = 0;
   /// Begins every key: `prefix:{type:value}`. 1 to 64 letters, digits, '_', '-', '.', '/' and ':'.
   std::string prefix = "idempotency";
+  /// How long connecting may take, and encrypting the connection.
   std::chrono::milliseconds connect_timeout{2'000};
   /// How long one request may take, from its first byte sent to the last of its answer.
   std::chrono::milliseconds command_timeout{2'000};
@@ -78,12 +82,12 @@ class StoreImpl;
 /// eviction, or after a fail-over to a replica that lagged, records may be gone and their
 /// operations run again. The store tells the observer of such a set-up when it is made.
 ///
-/// `find` and `list` give only the first 8 bytes of a succeeded record's owner, the rest zero: no
+/// `find` and `list` give only the first 4 bytes of a succeeded record's owner, the rest zero: no
 /// more is kept. A fence counts to 2^53. Retentions and leases longer than 1000 years count as 1000
 /// years and as without a deadline. `Completed::retention_remaining` is reckoned from the server's
-/// clock as last heard (at most a minute ago) and errs on the short side. `list` and `statistics`
-/// scan the whole database, `list` once for each 10,000 records that it passes; `purge` has nothing
-/// to do and answers 0.
+/// clock as last heard (at most a minute ago) and errs on the short side: by a 128th of the
+/// retention, or 64 ms. `list` and `statistics` scan the whole database, `list` once for each 10,000
+/// records that it passes; `purge` has nothing to do and answers 0.
 ///
 /// Errors: those of `Store`; when made, `Errc::invalid_argument` for unusable options and
 /// `Errc::store_refused` for a server that refuses the credentials or is too old. A server that is
