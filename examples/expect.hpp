@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <random>
 #include <string>
 
 /// Says what holds, and ends the program when it does not.
@@ -16,4 +17,10 @@ inline std::string new_database(const std::string& name) {
   for (const char* part : {"", "-wal", "-shm"})
     std::filesystem::remove(name + part);
   return name;
+}
+
+/// A name that no earlier run of the program has used.
+inline std::string new_id() {
+  std::random_device random;
+  return std::to_string(random()) + std::to_string(random());
 }

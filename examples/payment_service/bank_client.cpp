@@ -2,6 +2,7 @@
 
 #include <httplib.h>
 
+#include <chrono>
 #include <idempotency/error.hpp>
 #include <nlohmann/json.hpp>
 
@@ -16,11 +17,11 @@ httplib::Client connect(int port) {
   httplib::Client client("127.0.0.1", port);
   client.set_tcp_nodelay(true);
   client.set_connection_timeout(std::chrono::seconds{1});
-  client.set_read_timeout(BankClient::patience);
+  client.set_read_timeout(patience);
   return client;
 }
 
-std::int64_t in_milliseconds(BankClient::Time time) {
+std::int64_t in_milliseconds(Time time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "patience.hpp"
 
 namespace shop {
 
@@ -12,18 +13,7 @@ namespace shop {
 /// Thread safety: all members may be called concurrently.
 class BankClient {
  public:
-  using Time = std::chrono::system_clock::time_point;
-
-  /// How long a charge may take. The bank refuses what comes later, so that whoever asks later than that gets
-  /// a final answer.
-  static constexpr std::chrono::milliseconds patience{3'000};
-
   explicit BankClient(int port) : port_(port) {}
-
-  /// The end of a charge's time when it starts now.
-  [[nodiscard]] static Time end_of_patience() {
-    return std::chrono::system_clock::now() + patience;
-  }
 
   /// Charges the card and gives the bank's charge id. The bank does not charge after `valid_until`.
   ///

@@ -1,7 +1,7 @@
 // The accident, on its own: a payment gateway delivers its callback twice in the same millisecond, and
 // once more after the service was killed. With the guard the account is credited once; without, each time.
 //
-//   callback_twice --service PROGRAM --folder FOLDER
+//   callback_twice --service PROGRAM --folder FOLDER [--store URL]
 
 #include <httplib.h>
 
@@ -13,6 +13,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -82,16 +83,18 @@ Pair deliver_twice_at_once(int port, const std::string& event) {
 /// A busy machine may need several events until one is delivered twice within a millisecond.
 Pair deliver_twice_in_a_millisecond(int port) {
   constexpr int most_events = 20;
+  // The store may remember earlier runs.
+  const std::string name = "event-" + std::to_string(std::random_device{}()) + '-';
   Pair pair;
   for (int number = 1; number <= most_events; ++number) {
-    pair = deliver_twice_at_once(port, "event-" + std::to_string(number));
+    pair = deliver_twice_at_once(port, name + std::to_string(number));
     if (pair.apart < std::chrono::milliseconds{1}) break;
   }
   return pair;
 }
 
 std::int64_t rows_in_ledger(httplib::Client& client, const std::string& event) {
-  const httplib::Result answer = client.Get("/ledger/" + event);
+  const httplib::Result answer = client.Get("/ledger/callback/" + event);
   if (!answer) throw std::runtime_error("the ledger does not answer");
   return json::parse(answer->body).at("rows").get<std::int64_t>();
 }
@@ -101,15 +104,24 @@ struct Outcome {
   bool same_replies = true;
 };
 
+std::string mode_of_bookings(httplib::Client& client) {
+  const httplib::Result answer = client.Get("/open");
+  if (!answer) throw std::runtime_error("the service does not answer");
+  return json::parse(answer->body).at("bookings").get<std::string>();
+}
+
 Outcome play(const std::string& service, const std::filesystem::path& folder,
-             const std::string& guard) {
+             const std::string& store, const std::string& guard) {
   std::filesystem::create_directories(folder);
-  const std::vector<std::string> command{service, "--folder", folder.string(), "--guard", guard};
+  std::vector<std::string> command{service, "--folder", folder.string(), "--guard", guard};
+  if (!store.empty()) command.insert(command.end(), {"--store", store});
 
   auto process = std::make_unique<ChildProcess>(command);
   const Pair pair = deliver_twice_in_a_millisecond(process->port());
-  std::cout << "\n  guard " << guard << "\n    delivered twice, " << pair.apart.count()
-            << " us apart\n      " << pair.one << "\n      " << pair.two << std::endl;
+  std::cout << "\n  guard " << guard;
+  if (guard == "on") std::cout << ", mode " << mode_of_bookings(*connect(process->port()));
+  std::cout << "\n    delivered twice, " << pair.apart.count() << " us apart\n      " << pair.one
+            << "\n      " << pair.two << std::endl;
 
   process->kill_hard();
   process = std::make_unique<ChildProcess>(command);
@@ -130,12 +142,13 @@ Outcome play(const std::string& service, const std::filesystem::path& folder,
 int main(int count, char** values) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    const shop::Arguments arguments(count, values, {"service", "folder"});
+    const shop::Arguments arguments(count, values, {"service", "folder", "store"});
     const std::string service = arguments.text("service");
     const std::filesystem::path folder = arguments.text("folder");
-    std::cout << "A payment callback delivered twice (mode: in-transaction)" << std::endl;
-    const Outcome with = play(service, folder / "with", "on");
-    const Outcome without = play(service, folder / "without", "off");
+    const std::string store = arguments.text_or("store", "");
+    std::cout << "A payment callback delivered twice" << std::endl;
+    const Outcome with = play(service, folder / "with", store, "on");
+    const Outcome without = play(service, folder / "without", store, "off");
 
     const bool kept = with.rows == 1 && with.same_replies;
     const bool shown = without.rows > 1;

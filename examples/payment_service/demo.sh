@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # Runs the storms and the scenarios with programs that are built already.
 #
-#   demo.sh FOLDER_OF_THE_PROGRAMS
+#   demo.sh FOLDER_OF_THE_PROGRAMS [URL]
 #
+# With an address (mysql://..., redis://...) the service keeps its records there: use a database of their own.
 # DEMO_QUICK=1: a smaller storm, in less than a minute. DEMO_SEED=N: another mixture of requests.
 set -euo pipefail
 programs="$(cd "$1" && pwd)"
+store=()
+if [ -n "${2:-}" ]; then
+  store=(--store "$2")
+fi
 folder="$(mktemp -d)"
 running=
 
@@ -43,7 +48,7 @@ fi
 storm() { # on|off
   mkdir "$folder/$1"
   run 240 storm --service "$programs/payment_service" --bank "$programs/bank" --guard "$1" \
-    --folder "$folder/$1" --report "$folder/$1.json" --seed "${DEMO_SEED:-1}" "${size[@]}"
+    --folder "$folder/$1" --report "$folder/$1.json" --seed "${DEMO_SEED:-1}" "${size[@]}" "${store[@]}"
 }
 
 code=0
@@ -52,7 +57,8 @@ echo
 storm off
 run 10 storm_summary --with "$folder/on.json" --without "$folder/off.json" || code=1
 echo
-run 60 callback_twice --service "$programs/payment_service" --folder "$folder/callback" || code=1
+run 60 callback_twice --service "$programs/payment_service" --folder "$folder/callback" \
+  "${store[@]}" || code=1
 
 echo
 if [ "$code" -eq 0 ]; then

@@ -1,58 +1,48 @@
 #pragma once
 
 #include <cstdint>
-#include <idempotency/stores/sqlite.hpp>
+#include <idempotency/operation.hpp>
+#include <idempotency/run_result.hpp>
 #include <string>
-#include <string_view>
-#include <type_traits>
+#include <vector>
+
+#include "patience.hpp"
 
 namespace shop {
 
-/// The service's own book: a table in the same SQLite file as the records, so that an entry and the
-/// record of its operation can share a transaction.
+struct Entry {
+  std::string reference;  ///< the text of its operation's key
+  std::string debit;
+  std::string credit;
+  std::int64_t cents = 0;
+};
+
+/// The service's own book.
 ///
-/// Nothing in the table prevents a second entry with the same reference. That is the guard's job.
+/// Nothing in it prevents a second entry with the same reference. That is the guard's job.
+/// Thread safety: all members may be called concurrently.
 class Ledger {
  public:
-  /// Makes the table when it is not there.
-  explicit Ledger(idempotency::SqliteStore& store) : store_(&store) {
-    in_own_transaction([](idempotency::SqliteTransaction& transaction) {
-      transaction.execute(
-          "CREATE TABLE IF NOT EXISTS ledger (entry INTEGER PRIMARY KEY, reference TEXT NOT NULL, "
-          "debit TEXT NOT NULL, credit TEXT NOT NULL, cents INTEGER NOT NULL)");
-      transaction.execute("CREATE INDEX IF NOT EXISTS ledger_reference ON ledger (reference)");
-      return 0;
-    });
-  }
+  Ledger() = default;
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+  virtual ~Ledger() = default;
 
-  /// Runs `work` in a transaction without any record: what a service without the guard does.
-  template <class Work>
-  std::invoke_result_t<Work&, idempotency::SqliteTransaction&> in_own_transaction(Work work) {
-    idempotency::SqliteTransaction transaction = store_->open_transaction();
-    auto result = work(transaction);
-    store_->commit(transaction);
-    return result;
-  }
+  enum class Mode {
+    in_transaction,  ///< an entry is committed with the record of its operation, or neither is
+    hold,  ///< the records are elsewhere: what is not known is settled by asking the ledger
+  };
+  [[nodiscard]] virtual Mode mode() const noexcept = 0;
 
-  /// Adds an entry within the caller's transaction and gives its number.
-  static std::int64_t add(idempotency::SqliteTransaction& transaction, std::string_view reference,
-                          std::string_view debit, std::string_view credit, std::int64_t cents) {
-    transaction.execute("INSERT INTO ledger (reference, debit, credit, cents) VALUES (?, ?, ?, ?)",
-                        reference, debit, credit, cents);
-    return transaction.query("SELECT last_insert_rowid()").at(0).as<std::int64_t>(0);
-  }
+  /// Books the entry once for each key, and gives its number. Not after `valid_until`.
+  [[nodiscard]] virtual idempotency::RunResult<std::int64_t> book(
+      const idempotency::Operation& operation, const Entry& entry, Time valid_until) = 0;
 
-  /// How many entries have this reference.
-  [[nodiscard]] std::int64_t count(const std::string& reference) {
-    return in_own_transaction([&](idempotency::SqliteTransaction& transaction) {
-      return transaction.query("SELECT count(*) FROM ledger WHERE reference = ?", reference)
-          .at(0)
-          .as<std::int64_t>(0);
-    });
-  }
+  /// What a service without the guard does: books the entry each time it is asked to.
+  virtual std::int64_t book_unguarded(const Entry& entry) = 0;
 
- private:
-  idempotency::SqliteStore* store_;
+  /// The numbers of the entries with this reference.
+  [[nodiscard]] virtual std::vector<std::int64_t> find(const std::string& reference) = 0;
 };
 
 }  // namespace shop

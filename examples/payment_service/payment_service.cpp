@@ -1,31 +1,37 @@
 // A payment service that survives its own death. Every request may be sent any number of times.
 //
 //   POST /payments   {"order_id", "cents", "card"}              charges the card at the bank (mode: hold)
-//   POST /transfers  {"transfer_id", "from", "to", "cents"}     books in the ledger (in the record's transaction)
+//   POST /transfers  {"transfer_id", "from", "to", "cents"}     books in the ledger (in the record's transaction
+//                                                               where they share a database, else mode: hold)
 //   POST /callbacks  {"event_id", "account", "cents"}           the same, for a payment gateway's callback
-//   GET  /ledger/<transfer or event id>                         {"rows"}
-//   GET  /open                                                  {"payments"}: not yet finished or settled
+//   GET  /ledger/<transfer or callback>/<id>                    {"rows"}
+//   GET  /open                                                  {"records"}: not yet finished or settled;
+//                                                               {"bookings"}: in-transaction or hold
 //
-//   payment_service --folder FOLDER [--bank-port N] [--guard on|off] [--connections N]
+//   payment_service --folder FOLDER [--store URL] [--bank-port N] [--guard on|off] [--connections N]
 //
-// `--guard off` runs the same handlers without the guard, to see the difference. Without a bank there are
+// `--store` is where the records are: sqlite:FILE (the default: payments.db in the folder), mysql://..., redis://... or
+// memory:. `--guard off` runs the same handlers without the guard, to see the difference. Without a bank there are
 // no payments.
 
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <idempotency/idempotency.hpp>
-#include <idempotency/stores/sqlite.hpp>
 #include <iostream>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "arguments.hpp"
 #include "bank_client.hpp"
+#include "books.hpp"
 #include "ledger.hpp"
 #include "loopback_server.hpp"
 #include "payment.hpp"
@@ -36,7 +42,6 @@ namespace {
 
 namespace idem = idempotency;
 using namespace std::chrono_literals;
-using idem::SqliteTransaction;
 using shop::Callback;
 using shop::Payment;
 using shop::Receipt;
@@ -56,13 +61,21 @@ idem::PolicyTable policies() {
   return table.set("payment", payment).set("transfer", booking).set("callback", booking);
 }
 
+/// Says on stderr what in the set-up can lose records.
+class HazardLog final : public idem::Observer {
+ public:
+  void on_hazard(std::string_view what) noexcept override {
+    std::cerr << "payment_service: HAZARD: " << what << '\n';
+  }
+};
+
 class PaymentService {
  public:
-  PaymentService(idem::SqliteStore& store, const shop::BankClient& bank, GuardSwitch guard_switch)
-      : store_(&store),
+  PaymentService(shop::Books& books, const shop::BankClient& bank, GuardSwitch guard_switch)
+      : admin_(books.records().admin()),
+        ledger_(&books.ledger()),
         bank_(&bank),
-        ledger_(store),
-        guard_(store, {.policies = policies()}),
+        guard_(books.records(), {.policies = policies()}),
         guarded_(guard_switch == GuardSwitch::on) {}
 
   void post_payment(const httplib::Request& request, httplib::Response& response) {
@@ -70,7 +83,7 @@ class PaymentService {
     const idem::Key key{"payment", payment.order_id};
     // Taken before the record is begun: a run that is paused, however long, cannot charge any more when the
     // settler finds that its lease has ended and that its patience is over as well.
-    const shop::BankClient::Time valid_until = shop::BankClient::end_of_patience();
+    const shop::Time valid_until = shop::end_of_patience();
     if (!guarded_) {
       validate(payment);
       const std::string reference = idem::derived_key(key, shop::charge_name);
@@ -88,30 +101,27 @@ class PaymentService {
 
   void post_transfer(const httplib::Request& request, httplib::Response& response) {
     const auto transfer = shop::parse<Transfer>(request.body);
-    book(request, response, {"transfer", transfer.transfer_id},
-         [transfer](SqliteTransaction& transaction) {
-           return shop::Ledger::add(transaction, transfer.transfer_id, transfer.from, transfer.to,
-                                    transfer.cents);
-         });
+    book(request, response, {"transfer", transfer.transfer_id}, transfer.from, transfer.to,
+         transfer.cents);
   }
 
   void post_callback(const httplib::Request& request, httplib::Response& response) {
     const auto callback = shop::parse<Callback>(request.body);
-    book(request, response, {"callback", callback.event_id},
-         [callback](SqliteTransaction& transaction) {
-           return shop::Ledger::add(transaction, callback.event_id, "gateway", callback.account,
-                                    callback.cents);
-         });
+    book(request, response, {"callback", callback.event_id}, "gateway", callback.account,
+         callback.cents);
   }
 
   void get_ledger(const httplib::Request& request, httplib::Response& response) {
-    shop::reply(response, nlohmann::json{{"rows", ledger_.count(request.matches[1].str())}});
+    const idem::Key key{request.matches[1].str(), request.matches[2].str()};
+    const std::size_t rows = ledger_->find(std::string(key.text())).size();
+    shop::reply(response, nlohmann::json{{"rows", rows}});
   }
 
   void get_open(httplib::Response& response) {
-    const idem::StoreStatistics statistics = store_->statistics();
-    shop::reply(response,
-                nlohmann::json{{"payments", statistics.processing + statistics.uncertain}});
+    const idem::StoreStatistics statistics = admin_->statistics();
+    const bool together = ledger_->mode() == shop::Ledger::Mode::in_transaction;
+    shop::reply(response, nlohmann::json{{"records", statistics.processing + statistics.uncertain},
+                                         {"bookings", together ? "in-transaction" : "hold"}});
   }
 
  private:
@@ -119,29 +129,28 @@ class PaymentService {
     if (payment.cents <= 0) throw idem::PermanentFailure("the amount must be positive");
   }
 
-  Receipt charge(const Payment& payment, const std::string& reference,
-                 shop::BankClient::Time valid_until) {
+  Receipt charge(const Payment& payment, const std::string& reference, shop::Time valid_until) {
     return {payment.order_id, payment.cents,
             bank_->charge(reference, payment.cents, payment.card, valid_until)};
   }
 
-  /// Runs `entry` in one transaction with the record of its key.
-  template <class Entry>
   void book(const httplib::Request& request, httplib::Response& response, const idem::Key& key,
-            Entry entry) {
+            const std::string& debit, const std::string& credit, std::int64_t cents) {
+    const shop::Time valid_until = shop::end_of_patience();  // as for a payment
+    const shop::Entry entry{std::string(key.text()), debit, credit, cents};
     const auto receipt = [&](std::int64_t number) {
       return nlohmann::json{{"id", std::string(key.value())}, {"entry", number}};
     };
-    if (!guarded_) return shop::reply(response, receipt(ledger_.in_own_transaction(entry)), 201);
-    const idem::RunResult<std::int64_t> result = guard_.run_in_transaction(
-        {.key = key, .fingerprint = idem::Fingerprint::of_json(request.body)}, entry);
+    if (!guarded_) return shop::reply(response, receipt(ledger_->book_unguarded(entry)), 201);
+    const idem::RunResult<std::int64_t> result = ledger_->book(
+        {.key = key, .fingerprint = idem::Fingerprint::of_json(request.body)}, entry, valid_until);
     shop::reply(response, result, receipt);
   }
 
-  idem::SqliteStore* store_;
+  idem::AnyAdminStore* admin_;
+  shop::Ledger* ledger_;
   const shop::BankClient* bank_;
-  shop::Ledger ledger_;
-  idem::IdempotencyGuard<idem::SqliteStore> guard_;
+  idem::IdempotencyGuard<idem::AnyStore> guard_;
   bool guarded_;
 };
 
@@ -157,14 +166,28 @@ httplib::Server::Handler route(Handler handler) {
   };
 }
 
-/// Settles open payments four times a second, on a thread of its own.
-std::jthread settle_behind(shop::Settler& settler) {
-  return std::jthread([&settler](const std::stop_token& stop) {
+/// Who is asked about what: the bank about payments, and a ledger that is apart from the records about bookings.
+std::vector<shop::Settler> settlers(shop::Books& books, const shop::BankClient* bank,
+                                    const std::string& journal) {
+  idem::AnyAdminStore& store = *books.records().admin();
+  std::vector<shop::Settler> all;
+  if (bank != nullptr) all.emplace_back(store, "payment", shop::ask_bank(*bank), journal);
+  if (books.ledger().mode() == shop::Ledger::Mode::hold) {
+    for (const char* type : {"transfer", "callback"})
+      all.emplace_back(store, type, shop::ask_ledger(books.ledger()), journal);
+  }
+  return all;
+}
+
+/// Settles what is open four times a second, on a thread of its own.
+std::jthread settle_behind(std::vector<shop::Settler>& settlers) {
+  return std::jthread([&settlers](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any wake;
     while (!stop.stop_requested()) {
       try {
-        settler.settle_open_payments();
+        for (shop::Settler& settler : settlers)
+          settler.settle_what_is_open();
       } catch (const std::exception& problem) {
         std::cerr << "payment_service: nothing settled: " << problem.what() << '\n';
       }
@@ -179,16 +202,23 @@ std::jthread settle_behind(shop::Settler& settler) {
 int main(int count, char** values) {
   try {
     shop::LoopbackServer server;
-    const shop::Arguments arguments(count, values, {"folder", "bank-port", "guard", "connections"});
+    const shop::Arguments arguments(count, values,
+                                    {"folder", "store", "bank-port", "guard", "connections"});
     const std::filesystem::path folder = arguments.text("folder");
     const int bank_port = arguments.number_or("bank-port", 0);
     const std::string guard = arguments.text_or("guard", "on");
     if (guard != "on" && guard != "off") throw std::invalid_argument("--guard is on or off");
 
-    idem::SqliteStore store{{.path = (folder / "payments.db").string()}};
+    HazardLog hazards;
+    const std::unique_ptr<shop::Books> books = shop::open_books(
+        {.store = arguments.text_or("store", "sqlite:" + (folder / "payments.db").string()),
+         .folder = folder,
+         .policies = policies(),
+         .observer = &hazards});
     const shop::BankClient bank(bank_port);
-    PaymentService service(store, bank, guard == "on" ? GuardSwitch::on : GuardSwitch::off);
-    shop::Settler settler(store, bank, (folder / "settlements.jsonl").string());
+    PaymentService service(*books, bank, guard == "on" ? GuardSwitch::on : GuardSwitch::off);
+    std::vector<shop::Settler> settling =
+        settlers(*books, bank_port != 0 ? &bank : nullptr, (folder / "settlements.jsonl").string());
 
     httplib::Server& http = server.http();
     if (bank_port != 0) {
@@ -202,13 +232,13 @@ int main(int count, char** values) {
     http.Post("/callbacks", route([&](auto& request, auto& response) {
                 service.post_callback(request, response);
               }));
-    http.Get(R"(/ledger/([\w.-]+))",
+    http.Get(R"(/ledger/(transfer|callback)/([\w.-]+))",
              route([&](auto& request, auto& response) { service.get_ledger(request, response); }));
     http.Get("/open",
              route([&](auto& /*request*/, auto& response) { service.get_open(response); }));
 
-    std::jthread settling;
-    if (bank_port != 0) settling = settle_behind(settler);
+    std::jthread behind;
+    if (!settling.empty()) behind = settle_behind(settling);
     server.serve(static_cast<std::size_t>(arguments.number_or("connections", 64)));
     return 0;
   } catch (const std::exception& problem) {

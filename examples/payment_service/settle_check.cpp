@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <idempotency/idempotency.hpp>
+#include <idempotency/stores/any.hpp>
 #include <idempotency/stores/sqlite.hpp>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -88,7 +89,8 @@ int main() {
   idem::SqliteStore store{{.path = new_database("settle_check.db")}};
   Bank bank;
   const shop::BankClient client(bank.port());
-  shop::Settler settler(store, client, "settle_check.jsonl");
+  idem::AnyStore records{store};
+  shop::Settler settler(*records.admin(), "payment", shop::ask_bank(client), "settle_check.jsonl");
   const idem::Key refused{"payment", "order-1"};
   const idem::Key nonsense{"payment", "order-2"};
   const idem::Key fine{"payment", "order-3"};
@@ -97,13 +99,13 @@ int main() {
 
   bank.trouble_with(refused, Bank::Trouble::refuses);
   bank.trouble_with(nonsense, Bank::Trouble::speaks_nonsense);
-  const shop::Settler::Pass among_failures = settler.settle_open_payments();
+  const shop::Settler::Pass among_failures = settler.settle_what_is_open();
   expect(among_failures.settled == 1 && among_failures.failed == 2,
          "the payment behind two failures is settled in the same pass");
 
   bank.trouble_with(refused, Bank::Trouble::none);
   bank.trouble_with(nonsense, Bank::Trouble::none);
-  const shop::Settler::Pass healed = settler.settle_open_payments();
+  const shop::Settler::Pass healed = settler.settle_what_is_open();
   expect(healed.settled == 2 && healed.failed == 0, "the next pass settles what had failed");
 
   constexpr int many = 60;
@@ -111,13 +113,13 @@ int main() {
     leave_uncertain(store, {"payment", "bulk-" + std::to_string(order)});
   bank.is_away(true);
   static_cast<void>(bank.take_questions());
-  const shop::Settler::Pass away = settler.settle_open_payments();
+  const shop::Settler::Pass away = settler.settle_what_is_open();
   const int asked_in_vain = bank.take_questions();
   expect(away.failed > 0 && asked_in_vain < many, "a bank that is away ends the pass early");
 
   bank.is_away(false);
-  const std::size_t behind = settler.settle_open_payments().settled;
-  const std::size_t from_the_start = settler.settle_open_payments().settled;
+  const std::size_t behind = settler.settle_what_is_open().settled;
+  const std::size_t from_the_start = settler.settle_what_is_open().settled;
   expect(behind > 0 && behind + from_the_start == many,
          "the next pass goes on behind them, and the one after it settles the rest");
   expect(store.statistics().uncertain == 0, "nothing stays open");

@@ -3,7 +3,7 @@
 // killed with SIGKILL and started again. Then it asks the bank and the ledger what really happened.
 //
 //   storm --service PROGRAM --bank PROGRAM --folder FOLDER --guard on|off --report FILE
-//         [--payments N] [--transfers N] [--kills N] [--seed N] [--seconds N]
+//         [--store URL] [--payments N] [--transfers N] [--kills N] [--seed N] [--seconds N]
 
 #include <httplib.h>
 
@@ -44,6 +44,9 @@ struct Settings {
   std::filesystem::path folder;
   std::string guard;
   std::string report;
+  std::string store;  ///< empty: the service's own choice
+  std::string
+      names;  ///< begins all ids, which a store outside the folder must not know from an earlier storm
   int payments;
   int transfers;
   int kills;
@@ -53,13 +56,16 @@ struct Settings {
 
 Settings read_settings(int count, char** values) {
   const shop::Arguments arguments(count, values,
-                                  {"service", "bank", "folder", "guard", "report", "payments",
-                                   "transfers", "kills", "seed", "seconds"});
+                                  {"service", "bank", "folder", "guard", "report", "store",
+                                   "payments", "transfers", "kills", "seed", "seconds"});
+  const std::string store = arguments.text_or("store", "");
   return {.service = arguments.text("service"),
           .bank = arguments.text("bank"),
           .folder = arguments.text("folder"),
           .guard = arguments.text("guard"),
           .report = arguments.text("report"),
+          .store = store,
+          .names = store.empty() ? "" : "storm-" + std::to_string(std::random_device{}()) + '-',
           .payments = arguments.number_or("payments", 3'000),
           .transfers = arguments.number_or("transfers", 1'000),
           .kills = arguments.number_or("kills", 5),
@@ -75,7 +81,7 @@ std::vector<Order> make_orders(const Settings& settings) {
   std::uniform_int_distribution<int> percent{0, 99};
   std::vector<Order> orders;
   for (int number = 0; number < settings.payments; ++number) {
-    shop::Payment payment{"order-" + std::to_string(number), cents(random),
+    shop::Payment payment{settings.names + "order-" + std::to_string(number), cents(random),
                           percent(random) < 2 ? "declined" : "4242-4242"};
     Order order{.id = payment.order_id,
                 .path = "/payments",
@@ -88,8 +94,8 @@ std::vector<Order> make_orders(const Settings& settings) {
     orders.push_back(std::move(order));
   }
   for (int number = 0; number < settings.transfers; ++number) {
-    const shop::Transfer transfer{"transfer-" + std::to_string(number), "alice", "bob",
-                                  cents(random)};
+    const shop::Transfer transfer{settings.names + "transfer-" + std::to_string(number), "alice",
+                                  "bob", cents(random)};
     orders.push_back({.id = transfer.transfer_id,
                       .path = "/transfers",
                       .body = json(transfer).dump(),
@@ -136,9 +142,15 @@ class Storm {
 
  private:
   void start_service() {
-    service_ = std::make_unique<ChildProcess>(std::vector<std::string>{
-        settings_.service, "--folder", settings_.folder.string(), "--bank-port",
-        std::to_string(bank_.port()), "--guard", settings_.guard});
+    std::vector<std::string> command{settings_.service,
+                                     "--folder",
+                                     settings_.folder.string(),
+                                     "--bank-port",
+                                     std::to_string(bank_.port()),
+                                     "--guard",
+                                     settings_.guard};
+    if (!settings_.store.empty()) command.insert(command.end(), {"--store", settings_.store});
+    service_ = std::make_unique<ChildProcess>(command);
     traffic_.set_port(service_->port());
   }
 
@@ -172,7 +184,9 @@ class Storm {
   void wait_for_settlements() {
     const Traffic::Clock::time_point end = Traffic::Clock::now() + 15s;
     do {
-      report_.left_open = get(service_->port(), "/open").at("payments").get<std::int64_t>();
+      const json open = get(service_->port(), "/open");
+      report_.bookings = open.at("bookings").get<std::string>();
+      report_.left_open = open.at("records").get<std::int64_t>();
       if (report_.left_open == 0) return;
       std::this_thread::sleep_for(100ms);  // the service has no event to wait for
     } while (Traffic::Clock::now() < end);
@@ -227,7 +241,8 @@ class Storm {
   }
 
   void examine_transfer(const Order& order) {
-    const auto rows = get(service_->port(), "/ledger/" + order.id).at("rows").get<std::int64_t>();
+    const auto rows =
+        get(service_->port(), "/ledger/transfer/" + order.id).at("rows").get<std::int64_t>();
     ++report_.transfers;
     report_.ledger_rows += rows;
     if (rows > 1) ++report_.transfers_booked_twice;
@@ -239,6 +254,10 @@ class Storm {
     for (std::string line; std::getline(journal, line);) {
       const json settlement = json::parse(line, nullptr, false);
       if (settlement.is_discarded()) continue;  // cut off by a SIGKILL
+      if (settlement.at("type") != "payment") {
+        ++report_.bookings_settled;
+        continue;
+      }
       ++(settlement.at("verdict") == "succeeded" ? report_.settled_as_succeeded
                                                  : report_.settled_as_retry);
     }

@@ -8,7 +8,8 @@ namespace shop {
 
 /// What one storm did and what came of it.
 struct StormReport {
-  std::string guard;  ///< "on" or "off"
+  std::string guard;     ///< "on" or "off"
+  std::string bookings;  ///< "in-transaction" or "hold"
   std::int64_t seed = 0;
   std::int64_t seconds = 0;
 
@@ -35,14 +36,15 @@ struct StormReport {
 
   std::int64_t settled_as_succeeded = 0;  ///< the bank knew the charge
   std::int64_t settled_as_retry = 0;      ///< the bank knew of none
-  std::int64_t left_open = 0;             ///< neither finished nor settled when all was over
+  std::int64_t bookings_settled = 0;  ///< by asking the ledger, when it is apart from the records
+  std::int64_t left_open = 0;         ///< neither finished nor settled when all was over
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(StormReport, guard, seed, seconds, requests, replies_dropped,
-                                 kills, replayed, keys_differing, payments, payments_declined,
-                                 charges, payments_charged_twice, cents_too_much, payments_lost,
-                                 misuses, misuses_refused, transfers, ledger_rows,
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(StormReport, guard, bookings, seed, seconds, requests,
+                                 replies_dropped, kills, replayed, keys_differing, payments,
+                                 payments_declined, charges, payments_charged_twice, cents_too_much,
+                                 payments_lost, misuses, misuses_refused, transfers, ledger_rows,
                                  transfers_booked_twice, transfers_lost, settled_as_succeeded,
-                                 settled_as_retry, left_open)
+                                 settled_as_retry, bookings_settled, left_open)
 };
 
 }  // namespace shop

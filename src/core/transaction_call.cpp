@@ -201,8 +201,7 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   }
   RollbackOnExit rollback(transaction_);
   if (report.result && report.result->size() > policy_.max_result_bytes) report.result.reset();
-  const Completion completion{std::move(report.result), policy_.success_retention};
-  if (transaction_.complete(request_.key, by, completion) == WriteOutcome::lost) {
+  if (complete({std::move(report.result), policy_.success_retention}, by) == WriteOutcome::lost) {
     throw Error(
         Errc::transaction_lost,
         "the record vanished inside the transaction; nothing was committed, repeat the call");
@@ -218,6 +217,17 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   }
   outcome_.report.status = joined ? RunStatus::executed_pending_commit : RunStatus::executed;
   return Ending::done;
+}
+
+WriteOutcome TransactionCall::complete(Completion completion, const Ownership& by) {
+  try {
+    return transaction_.complete(request_.key, by, completion);
+  } catch (const Error& error) {
+    if (error.code() != Errc::too_large || !completion.result) throw;
+    report_error(StoreCall::complete, error);
+  }
+  completion.result.reset();  // the store keeps less than the policy allows
+  return transaction_.complete(request_.key, by, completion);
 }
 
 /// Repeats the write that blocks behind a commit still under way: what it finds is final.

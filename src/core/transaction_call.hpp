@@ -26,6 +26,7 @@ class TransactionCall {
   [[nodiscard]] Ending attempt();
   [[nodiscard]] HandlerReport invoke();
   [[nodiscard]] Ending conclude(HandlerReport report, const Ownership& by);
+  [[nodiscard]] WriteOutcome complete(Completion completion, const Ownership& by);
   [[nodiscard]] Ending settle_unknown_commit();
   [[nodiscard]] BeginOutcome begin_and_roll_back();
   [[nodiscard]] bool is_owned_by(const OwnerToken& owner);

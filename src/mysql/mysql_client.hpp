@@ -1,14 +1,19 @@
 #pragma once
 
 #include <mysql.h>
+#include <signal.h>
 
+#include <cstdint>
 #include <type_traits>
 
 #include "core/cancellation.hpp"
+#include "idempotency/stores/mysql.hpp"
 
 namespace idempotency {
 inline namespace v0 {
 namespace detail::mysql {
+
+// Where libmariadb and libmysqlclient differ is here, and in mysql_client.cpp.
 
 /// `my_bool` of libmariadb, `bool` of libmysqlclient 8.
 using ClientBool = std::remove_pointer_t<decltype(MYSQL_BIND::is_null)>;
@@ -23,6 +28,29 @@ class ClientUse {
  private:
   CancellationShield shield_;
 };
+
+enum class Traffic : std::uint8_t { plain, encrypted };
+
+/// Keeps SIGPIPE from this thread: libmariadb lets OpenSSL write by itself, which raises it when the server has gone.
+/// Plain traffic raises none.
+class SigpipeShield {
+ public:
+  explicit SigpipeShield(Traffic traffic) noexcept;
+  SigpipeShield(const SigpipeShield&) = delete;
+  SigpipeShield& operator=(const SigpipeShield&) = delete;
+  ~SigpipeShield();
+
+ private:
+  bool holds_ = false;
+  sigset_t before_{};
+};
+
+[[nodiscard]] Traffic traffic_of(MYSQL* handle) noexcept;
+
+/// How the connection about to be made is encrypted, and whom it trusts.
+///
+/// Errors: `Errc::invalid_argument` when the client does not take it.
+void set_encryption(MYSQL* handle, const MySqlOptions& options);
 
 }  // namespace detail::mysql
 }  // namespace v0

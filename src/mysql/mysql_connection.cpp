@@ -102,6 +102,7 @@ std::string with_literals(std::string_view sql, Parameters parameters) {
 
 Connection::Connection(const MySqlOptions& options) : handle_(mysql_init(nullptr)) {
   if (handle_ == nullptr) fail(2008, "out of memory", Stage::connect, "connecting");
+  const SigpipeShield shield(options.tls == MySqlTls::off ? Traffic::plain : Traffic::encrypted);
   try {
     connect(options);
     read_traits();
@@ -114,9 +115,10 @@ Connection::Connection(const MySqlOptions& options) : handle_(mysql_init(nullptr
 }
 
 Connection::Connection(MYSQL* adopted, const ServerTraits& traits)
-    : handle_(adopted), owned_(false), traits_(traits) {}
+    : handle_(adopted), owned_(false), traffic_(traffic_of(adopted)), traits_(traits) {}
 
 Connection::~Connection() {
+  const SigpipeShield shield(traffic_);
   statements_.clear();
   if (owned_ && handle_ != nullptr) mysql_close(handle_);
 }
@@ -145,7 +147,7 @@ void Connection::connect(const MySqlOptions& options) {
   good = mysql_options(handle_, MYSQL_SET_CHARSET_NAME, "utf8mb4") == 0 && good;
   good = mysql_options(handle_, MYSQL_INIT_COMMAND, words.c_str()) == 0 && good;
   if (!good) fail(Stage::connect, "connecting");
-  set_tls(options);
+  set_encryption(handle_, options);
   const auto or_null = [](const std::string& text) {
     return text.empty() ? nullptr : text.c_str();
   };
@@ -155,30 +157,11 @@ void Connection::connect(const MySqlOptions& options) {
                          CLIENT_MULTI_STATEMENTS) == nullptr) {
     fail(Stage::connect, "connecting");
   }
-}
-
-void Connection::set_tls(const MySqlOptions& options) {
-  const auto set = [this](enum mysql_option option, const void* value) {
-    if (mysql_options(handle_, option, value) != 0) {
-      throw Error(Errc::invalid_argument, "mysql store: the client does not take the TLS settings");
-    }
-  };
-#if defined(MARIADB_BASE_VERSION) || defined(MARIADB_PACKAGE_VERSION_ID)
-  const ClientBool enforce = options.tls == MySqlTls::off ? 0 : 1;
-  const ClientBool verify = options.tls == MySqlTls::verified ? 1 : 0;
-  set(MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
-  if (options.tls == MySqlTls::off) return;
-  set(MYSQL_OPT_SSL_ENFORCE, &enforce);
-#else
-  const unsigned mode = options.tls == MySqlTls::off        ? SSL_MODE_DISABLED
-                        : options.tls == MySqlTls::required ? SSL_MODE_REQUIRED
-                                                            : SSL_MODE_VERIFY_IDENTITY;
-  set(MYSQL_OPT_SSL_MODE, &mode);
-  if (options.tls == MySqlTls::off) return;
-#endif
-  if (!options.tls_ca.empty()) set(MYSQL_OPT_SSL_CA, options.tls_ca.c_str());
-  if (!options.tls_certificate.empty()) set(MYSQL_OPT_SSL_CERT, options.tls_certificate.c_str());
-  if (!options.tls_key.empty()) set(MYSQL_OPT_SSL_KEY, options.tls_key.c_str());
+  traffic_ = traffic_of(handle_);
+  if (options.tls != MySqlTls::off &&
+      traffic_ == Traffic::plain) {  // libmariadb 3.3 connects all the same
+    fail(2026, "the server does not speak TLS", Stage::connect, "connecting");
+  }
 }
 
 void Connection::read_traits() {
@@ -196,11 +179,15 @@ bool Connection::in_transaction() const noexcept {
   return (handle_->server_status & SERVER_STATUS_IN_TRANS) != 0;
 }
 
+Autocommit Connection::autocommit() const noexcept {
+  return (handle_->server_status & SERVER_STATUS_AUTOCOMMIT) != 0 ? Autocommit::on
+                                                                  : Autocommit::off;
+}
+
 void Connection::set_autocommit(Autocommit wanted) {
-  if (autocommit_ == wanted) return;
+  if (autocommit() == wanted) return;
   static_cast<void>(
       run(wanted == Autocommit::on ? "SET autocommit = 1" : "SET autocommit = 0", Stage::read));
-  autocommit_ = wanted;
 }
 
 void Connection::set_lock_wait(std::chrono::milliseconds wait) {
@@ -212,6 +199,7 @@ void Connection::set_lock_wait(std::chrono::milliseconds wait) {
 
 void Connection::send_rollback() noexcept {
   constexpr std::string_view rollback = "ROLLBACK";
+  const SigpipeShield shield(traffic_);
   if (mysql_send_query(handle_, rollback.data(), rollback.size()) == 0) {
     is_owed_answer_ = true;
   } else {
@@ -222,6 +210,7 @@ void Connection::send_rollback() noexcept {
 bool Connection::settle() noexcept {
   if (!is_owed_answer_) return !broken_;
   is_owed_answer_ = false;
+  const SigpipeShield shield(traffic_);
   const bool good =
       mysql_read_query_result(handle_) == 0 && mysql_field_count(handle_) == 0 && !in_transaction();
   broken_ = broken_ || !good;
@@ -239,8 +228,12 @@ void Connection::fail(Stage stage, std::string_view doing) {
   fail(mysql_errno(handle_), mysql_error(handle_), stage, doing);
 }
 
+bool Connection::takes(std::uint64_t bytes) const noexcept {
+  return bytes + packet_margin <= traits_.max_packet;
+}
+
 void Connection::check_size(std::uint64_t bytes) const {
-  if (bytes + packet_margin <= traits_.max_packet) return;
+  if (takes(bytes)) return;
   throw Error(Errc::too_large,
               "mysql store: the value is larger than the server takes in one packet; look at "
               "max_allowed_packet",
@@ -275,6 +268,7 @@ Connection::Prepared& Connection::prepared(std::string_view sql, Stage stage) {
 
 Reply Connection::execute(std::string_view sql, Parameters parameters, Stage stage) {
   const ClientUse use;
+  const SigpipeShield shield(traffic_);
   last_error_ = 0;
   std::uint64_t bytes = sql.size();
   for (const Parameter& parameter : parameters)
@@ -330,6 +324,7 @@ Reply Connection::take_answer(Stage stage) {
 
 std::vector<Reply> Connection::run(std::string_view sql, Stage stage) {
   const ClientUse use;
+  const SigpipeShield shield(traffic_);
   last_error_ = 0;
   check_size(sql.size());
   if (mysql_real_query(handle_, sql.data(), sql.size()) != 0) {

@@ -72,7 +72,8 @@ class Connection {
   void set_autocommit(Autocommit wanted);
   /// How long the session's statements wait for a lock, where no statement can say that for itself.
   void set_lock_wait(std::chrono::milliseconds wait);
-  [[nodiscard]] Autocommit autocommit() const noexcept { return autocommit_; }
+  /// As the server said last, whoever changed it.
+  [[nodiscard]] Autocommit autocommit() const noexcept;
   [[nodiscard]] bool in_transaction() const noexcept;
   /// The transaction's end did not go well, or the connection is gone.
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
@@ -82,6 +83,8 @@ class Connection {
   /// Whether it has answered before: an error may only mean that it was closed while it was idle.
   [[nodiscard]] bool was_used() const noexcept { return used_; }
 
+  /// Whether the server takes a statement whose text and parameters are so large.
+  [[nodiscard]] bool takes(std::uint64_t bytes) const noexcept;
   [[nodiscard]] const ServerTraits& traits() const noexcept { return traits_; }
   [[nodiscard]] MYSQL* handle() const noexcept { return handle_; }
   /// Forgets the handle without a word to the server: it belongs to the parent of a fork.
@@ -97,7 +100,6 @@ class Connection {
   };
 
   void connect(const MySqlOptions& options);
-  void set_tls(const MySqlOptions& options);
   void read_traits();
   Prepared& prepared(std::string_view sql, Stage stage);
   void check_size(std::uint64_t bytes) const;
@@ -112,8 +114,8 @@ class Connection {
   bool broken_ = false;
   bool used_ = false;
   bool is_owed_answer_ = false;
+  Traffic traffic_ = Traffic::plain;
   unsigned lock_wait_ = 0;  ///< in seconds, as the session was told
-  Autocommit autocommit_ = Autocommit::on;
   unsigned last_error_ = 0;
   ServerTraits traits_;
   std::unordered_map<std::string, std::unique_ptr<Prepared>, TextHash, std::equal_to<>> statements_;

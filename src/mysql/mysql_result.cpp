@@ -182,6 +182,21 @@ std::string_view advice(Errc code) noexcept {
   }
 }
 
+std::string_view advice_for_connecting(unsigned code, Errc errc) noexcept {
+  switch (code) {
+    case 1045:  // what MariaDB says as well to those who come unencrypted under require_secure_transport
+      return "the server refuses; look at account, password and rights, and whether it takes "
+             "encrypted connections only (tls)";
+    case 2026:
+      return "no encrypted connection came about; look at tls, tls_ca and the server's "
+             "certificate; nothing was written";
+    case 3159:
+      return "the server takes encrypted connections only; set tls to required or verified";
+    default:
+      return advice(errc);
+  }
+}
+
 }  // namespace
 
 Cause cause_of(unsigned code) noexcept {
@@ -237,7 +252,7 @@ Error make_error(unsigned code, std::string_view words, Stage stage, std::string
   std::string message = "mysql store, ";
   message += doing;
   message += ": ";
-  message += advice(errc);
+  message += stage == Stage::connect ? advice_for_connecting(code, errc) : advice(errc);
   std::string detail = "error " + std::to_string(code) + ": ";
   detail += words;
   return Error(errc, std::move(message), std::move(detail));

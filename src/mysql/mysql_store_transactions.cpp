@@ -18,11 +18,17 @@ using Reach = TransactionState::Reach;
 constexpr int most_conflicts = 10;
 /// A larger completion is not doubled in size as text for the sake of one round trip.
 constexpr std::size_t most_bytes_with_commit = 65'536;
+constexpr std::size_t most_bytes_around_result = 2'048;  ///< keys and owner as literals
 
 // A literal, for the savepoint of a transaction that is joined.
 constexpr std::string_view savepoint = "SAVEPOINT idempotency_record";
 constexpr std::string_view release_savepoint = "RELEASE SAVEPOINT idempotency_record";
 constexpr std::string_view rollback_to_savepoint = "ROLLBACK TO SAVEPOINT idempotency_record";
+
+bool travels_with_commit(const Connection& connection, const Completion& completion) noexcept {
+  const std::size_t bytes = completion.result ? completion.result->size() : 0;
+  return bytes <= most_bytes_with_commit && connection.takes(2 * bytes + most_bytes_around_result);
+}
 
 bool is_finished(const BeginOutcome& outcome) noexcept {
   return std::holds_alternative<Completed>(outcome) || std::holds_alternative<Failed>(outcome);
@@ -239,8 +245,7 @@ WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const 
   }
   state.write_pending();
   if (state.kind == Kind::own && state.turn && state.turn->key == key &&
-      state.turn->ownership == by &&
-      (!completion.result || completion.result->size() <= most_bytes_with_commit)) {
+      state.turn->ownership == by && travels_with_commit(*state.connection, completion)) {
     state.turn.reset();
     state.pending = TransactionState::Pending{key, by, completion};
     return WriteOutcome::stored;

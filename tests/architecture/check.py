@@ -183,7 +183,7 @@ def check_backends(tree):
             if name in shared:
                 continue
             for other in BACKENDS:
-                if other == own or (own is None and relative.endswith("stores/open.hpp")):
+                if other == own or relative.startswith("src/open/"):
                     continue
                 if re.search(rf"(^|/)stores/{other}\.hpp$|^{other}/|^\.\./{other}/", name):
                     violations.append(f"{relative}: includes {name} of another backend")

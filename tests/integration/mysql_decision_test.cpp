@@ -89,6 +89,9 @@ class MySqlDecisions : public ::testing::Test {
  protected:
   static constexpr std::int64_t hour = 3'600'000;
 
+  MySqlDecisions() { plain_.run("SET GLOBAL innodb_flush_log_at_trx_commit = 0"); }  // for speed
+  ~MySqlDecisions() override { plain_.run("SET GLOBAL innodb_flush_log_at_trx_commit = DEFAULT"); }
+
   static std::string hex(std::string_view bytes) {
     return bytes.empty()
                ? "''"

@@ -96,21 +96,8 @@ TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
   EXPECT_NE(hazards.text.find("innodb_flush_log_at_trx_commit"), std::string::npos);
 }
 
-// MY-19, MY-21
-TEST_F(MySqlFaults, KeepResultsOfEverySizeOrRefuseThemBeforeWriting) {
-  for (const std::size_t size : {0U, 255U, 256U, 257U, 65'535U, 65'536U, 1'048'576U, 15'000'000U}) {
-    std::string result(size, '\0');
-    for (std::size_t at = 0; at < size; at += 251)
-      result[at] = static_cast<char>(at);
-    const BeginRequest wanted = request(std::to_string(size));
-    ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
-    ASSERT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {.result = result}),
-              WriteOutcome::stored);
-    const BeginOutcome replayed = store_.begin(request(std::to_string(size)));
-    ASSERT_TRUE(std::holds_alternative<Completed>(replayed));
-    EXPECT_TRUE(std::get<Completed>(replayed).result == result) << size;
-  }
-
+// MY-19: typed, and before anything is written.
+TEST_F(MySqlFaults, RefuseAResultThatTheServerDoesNotTake) {
   const BeginRequest wanted = request("too large");
   ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
   EXPECT_EQ(code_of([&] {
@@ -134,13 +121,6 @@ TEST_F(MySqlFaults, RefuseATraceOrReasonThatDoesNotFit) {
                                       {Retryability::permanent, std::string(65'536, 'r'), {}}, 1h));
       }),
       Errc::too_large);
-}
-
-// MY-06
-TEST_F(MySqlFaults, HaveNoCounterThatDuplicatesCouldUseUp) {
-  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM information_schema.columns WHERE table_name = "
-                       "'idempotency_record' AND extra LIKE '%auto_increment%'"),
-            "0");
 }
 
 // MY-13: a plain call behind somebody's open transaction.
@@ -232,56 +212,6 @@ TEST_F(MySqlFaults, AreRefusedInTheChildOfAForkAndLeaveTheParentAlone) {
   store_.commit(*transaction);
   EXPECT_TRUE(store_.find({"fault", "in"}));
   EXPECT_EQ(store_.complete(wanted.key, {wanted.owner, 1}, {}), WriteOutcome::stored);
-}
-
-// Every acknowledged record is there after SIGKILL, and the store finds its way back by itself.
-TEST_F(MySqlFaults, KeepEveryAcknowledgedRecordThroughAKillOfTheServer) {
-  MariaDbServer server;
-  MySqlStore store(server.options());
-  std::mutex mutex;
-  std::vector<BeginRequest> begun;
-  std::vector<BeginRequest> finished;
-  std::atomic<bool> stop{false};
-  std::vector<std::jthread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int round = 0; !stop; ++round) {
-        const BeginRequest wanted = request(std::to_string(thread) + "-" + std::to_string(round));
-        try {
-          if (!std::holds_alternative<Acquired>(store.begin(wanted))) continue;
-          {
-            const std::scoped_lock lock(mutex);
-            begun.push_back(wanted);
-          }
-          if (store.complete(wanted.key, {wanted.owner, 1}, {.result = "r"}) ==
-              WriteOutcome::stored) {
-            const std::scoped_lock lock(mutex);
-            finished.push_back(wanted);
-          }
-        } catch (const Error& error) {
-          EXPECT_TRUE(error.safe_to_retry()) << error.what() << error.detail();
-          std::this_thread::sleep_for(20ms);
-        }
-      }
-    });
-  }
-  for (int kills = 0; kills < 2; ++kills) {
-    std::this_thread::sleep_for(500ms);
-    server.kill();
-    std::this_thread::sleep_for(100ms);
-    server.start();
-  }
-  std::this_thread::sleep_for(200ms);
-  stop = true;
-  threads.clear();
-
-  EXPECT_GT(finished.size(), 50U);
-  for (const BeginRequest& wanted : begun) {
-    ASSERT_TRUE(store.find(wanted.key)) << wanted.key.text();
-  }
-  for (const BeginRequest& wanted : finished) {
-    ASSERT_EQ(store.find(wanted.key)->state, RecordState::success) << wanted.key.text();
-  }
 }
 
 // MY-09: 1213 among plain calls never reaches the caller.

@@ -114,6 +114,11 @@ void FaultProxy::set_delay(milliseconds delay) {
   delay_ = delay;
 }
 
+milliseconds FaultProxy::delay() const {
+  const std::lock_guard lock(mutex_);
+  return delay_;
+}
+
 std::uint64_t FaultProxy::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
@@ -125,6 +130,47 @@ std::uint64_t FaultProxy::connections() const {
 std::uint64_t FaultProxy::harmed() const {
   const std::lock_guard lock(mutex_);
   return harmed_;
+}
+
+void FaultProxy::settle() {
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [this] { return underway_ == 0; });
+}
+
+/// Whether one connection has a request that the server has yet to answer, for `settle`.
+class FaultProxy::Underway {
+ public:
+  explicit Underway(FaultProxy& proxy) noexcept : proxy_(&proxy) {}
+  Underway(const Underway&) = delete;
+  Underway& operator=(const Underway&) = delete;
+  ~Underway() { set(false); }
+
+  void set(bool underway) {
+    if (underway == underway_) return;
+    const std::lock_guard lock(proxy_->mutex_);
+    underway_ = underway;
+    proxy_->underway_ += underway ? 1 : std::size_t(-1);
+    proxy_->settled_.notify_all();
+  }
+  explicit operator bool() const noexcept { return underway_; }
+
+ private:
+  FaultProxy* proxy_;
+  bool underway_ = false;
+};
+
+/// False when the proxy ends before `span` is over.
+bool FaultProxy::sleeps_through(const Connection& connection, milliseconds span) const {
+  pollfd stop{connection.stop_read, POLLIN, 0};
+  return ::poll(&stop, 1, static_cast<int>(span.count())) == 0;
+}
+
+/// For a client that has gone: until the server has answered what was passed on.
+void FaultProxy::wait_for_answer(const Connection& connection) const {
+  std::array<pollfd, 2> wait{pollfd{connection.server, POLLIN, 0},
+                             pollfd{connection.stop_read, POLLIN, 0}};
+  while (::poll(wait.data(), wait.size(), -1) < 0 && errno == EINTR) {
+  }
 }
 
 NetworkFault FaultProxy::next_request() {
@@ -177,8 +223,8 @@ void FaultProxy::accept_clients() {
 void FaultProxy::serve(Connection& connection) {
   std::array<char, 16'384> bytes{};
   NetworkFault fault = NetworkFault::none;
-  bool in_request = false;  // the client has sent something that the server has not answered
-  bool deaf = false;        // nothing is passed on any more, nothing is closed
+  Underway in_request(*this);  // the client has sent something that the server has not answered
+  bool deaf = false;           // nothing is passed on any more, nothing is closed
   while (true) {
     std::array<pollfd, 3> wait{pollfd{connection.client, POLLIN, 0},
                                pollfd{connection.server, POLLIN, 0},
@@ -187,19 +233,14 @@ void FaultProxy::serve(Connection& connection) {
     if (wait[2].revents != 0) return;
     if (wait[0].revents != 0) {
       const ssize_t size = ::recv(connection.client, bytes.data(), bytes.size(), 0);
+      if (size <= 0 && in_request) wait_for_answer(connection);
       if (size <= 0) return;
-      if (!in_request) fault = next_request();
-      in_request = true;
+      if (!in_request && !deaf) fault = next_request();
       if (fault == NetworkFault::cut_before_request) return;
       if (fault == NetworkFault::half_open) deaf = true;
+      in_request.set(!deaf);
       if (fault == NetworkFault::delayed) {
-        milliseconds delay{0};
-        {
-          const std::lock_guard lock(mutex_);
-          delay = delay_;
-        }
-        pollfd stop{connection.stop_read, POLLIN, 0};
-        if (::poll(&stop, 1, static_cast<int>(delay.count())) > 0) return;
+        if (!sleeps_through(connection, delay())) return;
         fault = NetworkFault::none;
       }
       if (!deaf && !send_all(connection.server, bytes.data(), static_cast<std::size_t>(size))) {
@@ -214,7 +255,8 @@ void FaultProxy::serve(Connection& connection) {
         connection.server = -1;
         continue;
       }
-      const bool answers = std::exchange(in_request, false);  // else the server's greeting
+      const bool answers = static_cast<bool>(in_request);  // else the server's greeting
+      in_request.set(false);
       if (answers && fault == NetworkFault::cut_before_reply) return;
       if (answers && fault == NetworkFault::reset_before_reply) {
         return close_with_reset(connection.client);
@@ -225,8 +267,7 @@ void FaultProxy::serve(Connection& connection) {
           answers && fault == NetworkFault::trickle ? 1 : static_cast<std::size_t>(size);
       for (std::size_t at = 0; at < static_cast<std::size_t>(size); at += step) {
         if (!send_all(connection.client, bytes.data() + at, step)) return;
-        pollfd stop{connection.stop_read, POLLIN, 0};
-        if (step == 1 && ::poll(&stop, 1, 1) > 0) return;
+        if (step == 1 && !sleeps_through(connection, milliseconds{1})) return;
       }
     }
   }

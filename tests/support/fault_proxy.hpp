@@ -51,6 +51,9 @@ class FaultProxy {
   void harm(std::uint64_t others, NetworkFault fault);
   void heal() { plan(nullptr); }
   void set_delay(std::chrono::milliseconds delay);
+  /// Returns when no request is on its way any more: every one that was passed on has been answered by the server, also
+  /// where the client has gone.
+  void settle();
 
   [[nodiscard]] std::uint64_t requests() const;
   [[nodiscard]] std::uint64_t connections() const;
@@ -61,8 +64,13 @@ class FaultProxy {
   struct Connection;
 
   void accept_clients();
+  class Underway;
   void serve(Connection& connection);
+  void wait_for_answer(const Connection& connection) const;
+  [[nodiscard]] bool sleeps_through(const Connection& connection,
+                                    std::chrono::milliseconds span) const;
   [[nodiscard]] NetworkFault next_request();
+  [[nodiscard]] std::chrono::milliseconds delay() const;
 
   std::uint16_t server_port_;
   std::uint16_t port_ = 0;
@@ -75,6 +83,8 @@ class FaultProxy {
   std::uint64_t requests_ = 0;
   std::uint64_t connections_ = 0;
   std::uint64_t harmed_ = 0;
+  std::size_t underway_ = 0;
+  std::condition_variable settled_;
   std::list<std::unique_ptr<Connection>> open_;
   std::thread acceptor_;
 };

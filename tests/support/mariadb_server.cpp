@@ -80,8 +80,9 @@ MariaDbServer& MariaDbServer::shared() {
   return server;
 }
 
-MariaDbServer::MariaDbServer(std::vector<std::string> settings)
-    : settings_(std::move(settings)), port_(free_port()) {
+MariaDbServer::MariaDbServer(std::vector<std::string> settings,
+                             std::vector<std::string> environment)
+    : settings_(std::move(settings)), environment_(std::move(environment)), port_(free_port()) {
   install();
   start();
 }
@@ -111,7 +112,7 @@ void MariaDbServer::start() {
        "--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-log-file-size=16M",
        "--innodb-buffer-pool-size=64M", "--performance-schema=OFF", "--max-connections=400"});
   arguments.insert(arguments.end(), settings_.begin(), settings_.end());
-  process_.emplace(ChildProcess::start(arguments));
+  process_.emplace(ChildProcess::start(arguments, environment_));
   wait_until_it_answers();
 }
 

@@ -25,8 +25,9 @@ class MariaDbServer {
   /// The one that all tests of this process share, started by the first. Throws when it does not start.
   [[nodiscard]] static MariaDbServer& shared();
 
-  /// `settings` are further arguments of mariadbd.
-  explicit MariaDbServer(std::vector<std::string> settings = {});
+  /// `settings` are further arguments of mariadbd, `environment` further variables, each as NAME=VALUE.
+  explicit MariaDbServer(std::vector<std::string> settings = {},
+                         std::vector<std::string> environment = {});
   MariaDbServer(const MariaDbServer&) = delete;
   MariaDbServer& operator=(const MariaDbServer&) = delete;
   ~MariaDbServer();
@@ -48,6 +49,7 @@ class MariaDbServer {
   void wait_until_it_answers();
 
   std::vector<std::string> settings_;
+  std::vector<std::string> environment_;
   TemporaryDirectory directory_;
   std::uint16_t port_ = 0;
   std::optional<ChildProcess> process_;

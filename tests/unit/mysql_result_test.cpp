@@ -116,6 +116,13 @@ TEST(MySqlErrors, AreRepeatedOnlyWhenTheTransactionWasRolledBackWhole) {
   EXPECT_FALSE(is_worth_repeating(2013));
 }
 
+TEST(MySqlErrors, NameWhatToLookAtWhenAConnectionIsRefused) {
+  for (const unsigned code : {1045U, 2026U, 3159U}) {
+    const Error error = make_error(code, "words", Stage::connect, "connecting");
+    EXPECT_NE(std::string(error.what()).find("tls"), std::string::npos) << code;
+  }
+}
+
 TEST(MySqlErrors, KeepTheServersWordsOutOfTheMessage) {
   const Error error =
       make_error(1062, "Duplicate entry 'order-7' for key 'PRIMARY'", Stage::write, "a statement");

@@ -11,7 +11,7 @@
 namespace idem = idempotency;
 
 int main() {
-  idem::SqliteStore store{{.path = new_database("03_transaction.db")}};
+  idem::SqliteStore store{{.path = new_database("08_transaction_sqlite.db")}};
   idem::IdempotencyGuard guard{store};
 
   static_cast<void>(

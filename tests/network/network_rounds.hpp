@@ -1,0 +1,196 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "idempotency/guard.hpp"
+#include "idempotency/testing/printers.hpp"
+#include "network/network_world.hpp"
+
+namespace idempotency::network {
+
+/// One round: a few calls with one key from two nodes of a network that harms some of their requests, then one from a
+/// third in fair weather that asks until it is answered.
+template <class Backend>
+class Round {
+ public:
+  using Store = typename Backend::Store;
+  using Clock = std::chrono::steady_clock;
+
+  Round(std::uint64_t seed, Store& direct) : random_(seed), direct_(direct) {
+    mode_ = pick(2) == 0 ? RecordMode::hold : RecordMode::take_over;
+    // Long enough that a single fault does not end it, and short enough that several do.
+    lease_ = Backend::patience * (pick(3) == 0 ? 100 : 3);
+    key_.emplace("network", std::string(Backend::name) + "-round-" + std::to_string(seed));
+  }
+
+  void play() {
+    {
+      Node<Backend> first;
+      Node<Backend> second;
+      weather(first.proxy);
+      weather(second.proxy);
+      const bool together = pick(2) == 0;
+      std::jthread other;
+      if (together) other = std::jthread([&] { ask(second.store); });
+      ask(first.store);
+      if (!together) ask(second.store);
+      if (other.joinable()) other.join();
+      harmed_ = first.proxy.harmed() + second.proxy.harmed();
+    }
+    ask_until_answered();
+    judge();
+  }
+
+  [[nodiscard]] std::uint64_t harmed() const noexcept { return harmed_; }
+  [[nodiscard]] std::size_t starts() const noexcept { return starts_.size(); }
+  [[nodiscard]] std::size_t errors() const noexcept { return errors_; }
+
+ private:
+  /// A start of the handler, and when its call was made: the lease cannot have begun earlier.
+  struct Start {
+    Clock::time_point asked;
+    Clock::time_point at;
+  };
+
+  std::uint64_t pick(std::uint64_t below) {
+    const std::lock_guard lock(random_mutex_);
+    return random_() % below;
+  }
+
+  /// One fault at a request of its choice; in some rounds a second one, in some it stays until the end.
+  void weather(FaultProxy& proxy) {
+    const std::uint64_t at = proxy.requests() + pick(4);
+    const std::uint64_t again = at + 1 + pick(4);
+    const NetworkFault fault = every_fault[pick(every_fault.size())].fault;
+    const NetworkFault other = every_fault[pick(every_fault.size())].fault;
+    const std::uint64_t kind = pick(3);
+    proxy.plan([=](std::uint64_t number) {
+      if (number == at) return fault;
+      if (kind == 1 && number == again) return other;
+      return kind == 2 && number > at ? fault : NetworkFault::none;
+    });
+  }
+
+  RunResult<std::string> run(Store& store, std::atomic<bool>& ran) {
+    IdempotencyGuard guard{store, {.write_budget = 3 * Backend::patience, .begin_attempts = 2}};
+    const auto asked = Clock::now();
+    return guard.run({.key = *key_, .policy = {.lease = lease_, .on_expired_lease = mode_}},
+                     [&, asked] {
+                       ran = true;
+                       const std::lock_guard lock(mutex_);
+                       starts_.push_back({asked, Clock::now()});
+                       return "answer " + std::to_string(starts_.size());
+                     });
+  }
+
+  void ask(Store& store) {
+    const auto before = Clock::now();
+    std::atomic<bool> ran{false};
+    try {
+      const RunResult<std::string> result = run(store, ran);
+      note(result);
+    } catch (const Error& error) {
+      ++errors_;
+      EXPECT_FALSE(ran) << error.what() << ": " << error.detail();
+      EXPECT_TRUE(error.safe_to_retry()) << error.what();
+    }
+    // Two tries to begin and one budget to record, each with a connection to be made: nothing hangs.
+    EXPECT_LT(Clock::now() - before, 20 * Backend::patience + std::chrono::seconds(20));
+  }
+
+  void note(const RunResult<std::string>& result) {
+    const std::lock_guard lock(mutex_);
+    if (result.status() == RunStatus::executed || result.status() == RunStatus::replayed) {
+      answers_.insert(result.value());
+    }
+  }
+
+  /// In fair weather: what is finished is replayed, what is silent is taken over or becomes uncertain when its lease has
+  /// ended.
+  void ask_until_answered() {
+    const auto limit = Clock::now() + lease_ + std::chrono::seconds(30);
+    while (Clock::now() < limit) {
+      std::atomic<bool> ran{false};
+      const RunResult<std::string> result = run(direct_, ran);
+      note(result);
+      last_ = result.status();
+      if (last_ != RunStatus::in_progress) return;
+      if (lease_ > 10 * Backend::patience) return;  // a long lease: it need not be waited for
+      std::this_thread::sleep_for(result.retry_after());
+    }
+    ADD_FAILURE() << "still in progress";
+  }
+
+  void judge() {
+    EXPECT_LE(answers_.size(), 1U) << "callers got different answers";
+    for (std::size_t index = 1; index < starts_.size(); ++index) {
+      const Start& earlier = starts_[index - 1];
+      EXPECT_EQ(mode_, RecordMode::take_over) << "a second start under hold";
+      EXPECT_GE(starts_[index].at - earlier.asked, lease_) << "the lease had not ended";
+    }
+    const std::optional<Record> record = direct_.find(*key_);
+    if (last_ == RunStatus::executed || last_ == RunStatus::replayed) {
+      ASSERT_TRUE(record);
+      EXPECT_EQ(record->state, RecordState::success);
+    } else if (last_ == RunStatus::uncertain) {
+      EXPECT_EQ(mode_, RecordMode::hold);
+    } else {
+      EXPECT_EQ(last_, RunStatus::in_progress);
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::mutex random_mutex_;
+  Store& direct_;
+  std::optional<Key> key_;
+  RecordMode mode_ = RecordMode::take_over;
+  std::chrono::milliseconds lease_{0};
+  std::mutex mutex_;
+  std::vector<Start> starts_;
+  std::set<std::string> answers_;
+  std::atomic<std::size_t> errors_{0};
+  std::uint64_t harmed_ = 0;
+  RunStatus last_ = RunStatus::in_progress;
+};
+
+/// As many as IDEMPOTENCY_NETWORK_ROUNDS says, or `rounds`, from the seed IDEMPOTENCY_NETWORK_SEED or one of chance.
+template <class Backend>
+void play_rounds(std::size_t rounds, std::size_t threads) {
+  rounds = number_from("IDEMPOTENCY_NETWORK_ROUNDS", rounds);
+  const std::uint64_t first_seed = number_from("IDEMPOTENCY_NETWORK_SEED", std::random_device{}());
+  std::printf("seeds from %llu\n", static_cast<unsigned long long>(first_seed));
+  typename Backend::Store direct{Backend::options(Backend::server_port())};
+  std::atomic<std::uint64_t> harmed{0};
+  std::atomic<std::uint64_t> errors{0};
+  std::atomic<std::uint64_t> again{0};
+  spread(rounds, threads, [&](std::size_t round) {
+    SCOPED_TRACE("seed " + std::to_string(first_seed + round));
+    Round<Backend> one(first_seed + round, direct);
+    one.play();
+    harmed += one.harmed();
+    errors += one.errors();
+    again += one.starts() > 1 ? 1 : 0;
+  });
+  std::printf("%zu rounds, %llu requests harmed, %llu calls with an error, %llu keys taken over\n",
+              rounds, static_cast<unsigned long long>(harmed.load()),
+              static_cast<unsigned long long>(errors.load()),
+              static_cast<unsigned long long>(again.load()));
+  EXPECT_GT(harmed, rounds / 2);
+  EXPECT_GT(errors, 0U);
+  EXPECT_GT(again, 0U) << "no owner fell silent";
+}
+
+}  // namespace idempotency::network

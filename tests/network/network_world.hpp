@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "idempotency/error.hpp"
+#include "support/fault_proxy.hpp"
+
+namespace idempotency::network {
+
+using testing_support::FaultProxy;
+using testing_support::NetworkFault;
+
+struct NamedFault {
+  NetworkFault fault;
+  std::string_view name;
+};
+inline constexpr std::array<NamedFault, 7> every_fault{{
+    {NetworkFault::delayed, "delayed past the time-out"},
+    {NetworkFault::cut_before_request, "cut before the request"},
+    {NetworkFault::cut_before_reply, "cut before the reply"},
+    {NetworkFault::reset_before_reply, "reset before the reply"},
+    {NetworkFault::half_open, "half-open"},
+    {NetworkFault::reply_swallowed, "reply swallowed"},
+    {NetworkFault::trickle, "reply in a trickle"},
+}};
+
+/// A store behind a proxy of its own, as one process in the network has it.
+template <class Backend>
+struct Node {
+  FaultProxy proxy{Backend::server_port()};
+  typename Backend::Store store{Backend::options(proxy.port())};
+
+  Node() { proxy.set_delay(2 * Backend::patience); }
+};
+
+/// Does `work(item)` for 0 to `count` - 1 on `threads` threads, each of which takes the next item when it is free.
+/// An exception ends the test that called.
+inline void spread(std::size_t count, std::size_t threads,
+                   const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failed;
+  {
+    std::vector<std::jthread> team;
+    team.reserve(threads);
+    for (std::size_t index = 0; index < threads; ++index) {
+      team.emplace_back([&] {
+        try {
+          for (std::size_t item = next++; item < count; item = next++)
+            work(item);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          failed = std::current_exception();
+        }
+      });
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
+/// The number in an environment variable, or another.
+inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+}  // namespace idempotency::network
