@@ -21,6 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr const char* too_old =
+    "redis store: the server is older than Redis 6.0, which this library needs";
 constexpr std::size_t received_bytes = std::size_t{16} * 1024;
 
 timeval to_timeval(milliseconds span) noexcept {
@@ -134,6 +136,18 @@ void Connection::encrypt(const RedisOptions& options, SteadyTime deadline) {
   }
 }
 
+std::string Connection::version_of_an_old_server() {
+  const std::vector<ReplyPtr> replies = exchange(Commands({"INFO", "server"}));
+  const redisReply& reply = *replies.front();
+  if (is_error(reply)) return std::string(reply.str, reply.len);
+  const std::string_view text = as_text(reply).value_or("");
+  constexpr std::string_view name = "redis_version:";
+  const std::size_t at = text.find(name);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + name.size());
+  return std::string(rest.substr(0, rest.find('\r')));
+}
+
 bool Connection::was_refused() {
   try {
     while (!tls_->has_failed())
@@ -165,13 +179,13 @@ void Connection::greet(const RedisOptions& options) {
   const redisReply& greeting = *replies.front();
   if (is_error(greeting) && std::string_view(greeting.str, greeting.len).find("unknown command") !=
                                 std::string_view::npos) {
-    refuse("redis store: the server is older than Redis 6.0, which this library needs");
+    refuse(too_old, version_of_an_old_server());
   }
   for (const ReplyPtr& reply : replies)
     throw_if_error(*reply);
   const std::string version = field(greeting, "version");
   const int major = major_version(version);
-  if (major < 6) refuse("redis store: the server is older than Redis 6.0", version);
+  if (major < 6) refuse(too_old, version);
   dialect_ = major >= 7 ? Dialect::since_7_0 : Dialect::before_7_0;
   role_ = field(greeting, "role");
   show_clock(*replies.back());

@@ -47,15 +47,18 @@ std::string transition_table() {
   return table;
 }
 
-constexpr std::string_view expiry_since_7_0 = R"lua(
+/// `value` reads by a command that counts as a write and changes nothing, so that a replica, whose copy may be old, refuses
+/// it: whoever looks for a record may run the operation when there is none.
+constexpr std::string_view commands_since_7_0 = R"lua(
 local function expiry() return redis.call('PEXPIRETIME', key) end
 local function save_until(s, ends)
   redis.call('SET', key, s, 'PXAT', string.format('%.0f', ends))
 end
+local function value() return redis.call('GETEX', key) end
 )lua";
 
 /// Two looks at the clock in the same millisecond make the end exact, so that it is the same each time.
-constexpr std::string_view expiry_before_7_0 = R"lua(
+constexpr std::string_view commands_before_7_0 = R"lua(
 local function expiry()
   while true do
     local before = now()
@@ -67,6 +70,13 @@ end
 local function save_until(s, ends)
   redis.call('SET', key, s)
   redis.call('PEXPIREAT', key, string.format('%.0f', ends))
+end
+local function value()
+  local e = redis.pcall('ZREMRANGEBYSCORE', key, 1, 0)
+  if type(e) == 'table' and e.err and not e.err:find('WRONGTYPE', 1, true) then
+    redis.call('ZREMRANGEBYSCORE', key, 1, 0)
+  end
+  return redis.call('GET', key)
 end
 )lua";
 
@@ -319,7 +329,7 @@ return {answer, t}
 )lua";
 
 constexpr std::string_view find_body = R"lua(
-local v = redis.call('GET', key)
+local v = value()
 if not v then return {false, -1, now()} end
 return {v, expiry(), now()}
 )lua";
@@ -356,7 +366,7 @@ std::string_view body_of(ScriptName name) noexcept {
 
 Script make(ScriptName name, Dialect dialect) {
   std::string text(clock);
-  text += dialect == Dialect::since_7_0 ? expiry_since_7_0 : expiry_before_7_0;
+  text += dialect == Dialect::since_7_0 ? commands_since_7_0 : commands_before_7_0;
   if (name != ScriptName::find) {
     const std::string ttl = std::to_string(unfinished_ttl.count());
     text += "local L = " + ttl + "\nlocal L_text = '" + ttl + "'\n";

@@ -293,6 +293,15 @@ bool StoreImpl::Attempts::may_repeat(const Broken& broken, Pool::Loan::Origin or
   return true;
 }
 
+bool StoreImpl::Attempts::may_repeat(const ErrorReply& reply, Pool::Loan::Origin origin) noexcept {
+  if (repeated_ || origin != Pool::Loan::Origin::idle ||
+      reply.meaning.code != Errc::store_unavailable) {
+    return false;
+  }
+  repeated_ = true;
+  return true;
+}
+
 Error StoreImpl::Attempts::reply_lost(std::string words) const {
   return Error(Errc::store_reply_lost,
                "redis store: the request was sent and not answered; repeat the call with the same "

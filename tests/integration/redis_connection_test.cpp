@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -14,6 +15,8 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/child_process.hpp"
 #include "support/error_of.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency {
@@ -22,7 +25,10 @@ namespace {
 using std::chrono::milliseconds;
 using testing_support::ChildProcess;
 using testing_support::code_of;
+using testing_support::error_of;
+using testing_support::FaultProxy;
 using testing_support::ProcessEnd;
+using testing_support::RedisListener;
 using testing_support::RedisServer;
 
 RedisServer& server() { return RedisServer::shared(); }
@@ -60,19 +66,54 @@ TEST(RedisConnections, SurviveBeingClosedByTheServerWhileIdle) {
   }
 }
 
+// HI-01
+TEST(RedisConnections, SurviveTheEndOfTheServerWhileIdle) {
+  ASSERT_NE(std::signal(SIGPIPE, SIG_DFL), SIG_ERR);
+  RedisServer own(RedisServer::durable());
+  RedisStore store(own.options());
+  const Key key = finished(store);
+
+  for (int round = 0; round < 3; ++round) {
+    own.stop();
+    const Error error = error_of([&] { static_cast<void>(replays(store, key)); });
+    EXPECT_EQ(error.code(), Errc::store_unavailable) << error.detail();
+    EXPECT_FALSE(error.effect_possible());
+    own.start();
+
+    EXPECT_TRUE(replays(store, key));
+  }
+}
+
+/// What the server says of the store's connections, one line each.
+std::vector<std::string> connections_of_stores(RedisServer& own) {
+  const std::string all = own.text({"CLIENT", "LIST"});
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    std::string line = all.substr(at, end - at);
+    if (line.find(" name=idempotency ") != std::string::npos) lines.push_back(std::move(line));
+    at = end + 1;
+  }
+  return lines;
+}
+
 // HI-11
 TEST(RedisConnections, SurviveTheServersIdleTimeout) {
   RedisServer own({"--timeout", "1"});
   RedisStore store(own.options());
   const Key key = finished(store);
+  ASSERT_EQ(connections_of_stores(own).size(), 1U);
 
-  std::this_thread::sleep_for(milliseconds{2'500});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (!connections_of_stores(own).empty() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds{50});
+  ASSERT_TRUE(connections_of_stores(own).empty());
 
   EXPECT_TRUE(replays(store, key));
 }
 
 // RD-17
-TEST(RedisConnections, RestoreUserAndDatabaseAfterAReconnect) {
+TEST(RedisConnections, RestoreUserDatabaseAndNameAfterAReconnect) {
   RedisServer own;
   own.ask({"ACL", "SETUSER", "app", "on", ">p@ss word", "~idempotency:*", "+@all"});
   own.ask({"ACL", "SETUSER", "default", "-set", "-evalsha"});
@@ -83,10 +124,44 @@ TEST(RedisConnections, RestoreUserAndDatabaseAfterAReconnect) {
   RedisStore store(options);
   const Key key = finished(store);
 
-  own.ask({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  for (int round = 0; round < 3; ++round) {
+    own.ask({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 
-  EXPECT_TRUE(replays(store, key));
+    EXPECT_TRUE(replays(store, key));
+    const std::vector<std::string> connections = connections_of_stores(own);
+    ASSERT_EQ(connections.size(), 1U);
+    EXPECT_NE(connections.front().find(" db=5 "), std::string::npos) << connections.front();
+    EXPECT_NE(connections.front().find(" user=app "), std::string::npos) << connections.front();
+  }
   EXPECT_EQ(own.number({"EXISTS", "idempotency:{" + key.text() + "}"}, 5), 1);
+}
+
+TEST(RedisConnections, NeedNoMoreRightsThanAreDocumented) {
+  RedisServer own;
+  own.ask({"ACL",       "SETUSER",       "app",          "on",         ">secret",  "~idempotency:*",
+           "+hello",    "+auth",         "+select",      "+time",      "+get",     "+getex",
+           "+set",      "+pttl",         "+pexpiretime", "+eval",      "+evalsha", "+scan",
+           "+getrange", "+memory|usage", "+info",        "+config|get"});
+  RedisOptions options = own.options();
+  options.username = "app";
+  options.password = "secret";
+  RedisListener listener;
+  options.observer = &listener;
+  RedisStore store(options);
+  const Key key = finished(store);
+  const Key other = new_key();
+  const OwnerToken owner = OwnerToken::generate();
+
+  EXPECT_EQ(listener.heard("could not be checked"), 0);
+  EXPECT_EQ(listener.heard("nothing is persisted"), 1);
+  EXPECT_EQ(store.begin({.key = other, .owner = owner}), BeginOutcome(Acquired{1, 1}));
+  EXPECT_EQ(store.renew(other, {owner, 1}, std::chrono::seconds{30}), WriteOutcome::stored);
+  EXPECT_EQ(store.mark_effect(other, {owner, 1}), WriteOutcome::stored);
+  EXPECT_EQ(store.doubt(other, {owner, 1}), WriteOutcome::stored);
+  EXPECT_TRUE(store.find(key));
+  EXPECT_EQ(store.list({}, "", 10).records.size(), 2U);
+  EXPECT_EQ(store.statistics().success, 1U);
+  EXPECT_EQ(store.resolve(*store.find(other), {}), WriteOutcome::stored);
 }
 
 TEST(RedisConnections, SelectTheDatabaseOnEveryConnection) {
@@ -140,26 +215,31 @@ TEST(RedisConnections, AreNotMadeWithoutAServerButLater) {
   EXPECT_TRUE(replays(store, finished(store)));
 }
 
-// HI-02, HI-06
+// HI-02
 TEST(RedisConnections, AreDiscardedAfterATimeoutSoThatNoLateReplyIsTakenForAnother) {
   RedisServer own;
   RedisOptions options = own.options();
   options.command_timeout = milliseconds{100};
   options.max_connections = 1;
   RedisStore store(options);
+  const Key replayed = finished(store);
   const Key slow = new_key();
-  const Key next = finished(store);
+  const Key next = new_key();
   const OwnerToken owner = OwnerToken::generate();
-  std::jthread sleeper([&] { own.ask({"DEBUG", "SLEEP", "0.6"}); });
-  std::this_thread::sleep_for(milliseconds{150});
 
-  const auto started = std::chrono::steady_clock::now();
-  EXPECT_EQ(code_of([&] { static_cast<void>(store.begin({.key = slow, .owner = owner})); }),
-            Errc::store_reply_lost);
-  EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{400});
-  sleeper.join();
+  own.pause();
+  const Error lost =
+      error_of([&] { static_cast<void>(store.begin({.key = slow, .owner = owner})); });
+  own.resume();  // and the late answer, that `slow` is acquired, goes nowhere
+  own.ask({"PING"});
 
-  EXPECT_TRUE(replays(store, next));
+  EXPECT_EQ(lost.code(), Errc::store_reply_lost);
+  EXPECT_TRUE(lost.effect_possible());
+  EXPECT_TRUE(replays(store, replayed));
+  EXPECT_EQ(store.begin({.key = next, .owner = OwnerToken::generate()}),
+            BeginOutcome(Acquired{1, 1}));
+  EXPECT_TRUE(std::holds_alternative<InProgress>(
+      store.begin({.key = slow, .owner = OwnerToken::generate()})));
   EXPECT_EQ(store.begin({.key = slow, .owner = owner}), BeginOutcome(Acquired{1, 1}));
 }
 
@@ -168,29 +248,29 @@ TEST(RedisConnections, SayThatAReadHadNoEffectWhenItsAnswerIsLost) {
   RedisOptions options = own.options();
   options.command_timeout = milliseconds{50};
   RedisStore store(options);
-  std::jthread sleeper([&] { own.ask({"DEBUG", "SLEEP", "0.5"}); });
-  std::this_thread::sleep_for(milliseconds{150});
 
+  own.pause();
   const Errc code = code_of([&] { static_cast<void>(store.find(new_key())); });
+  own.resume();
 
   EXPECT_EQ(code, Errc::store_unavailable);
 }
 
 TEST(RedisConnections, SayThatAnEffectIsPossibleWhenTheServerDiesAtWork) {
   RedisServer own;
-  RedisStore store(own.options());
-  std::jthread sleeper([&] {
-    try {
-      own.ask({"DEBUG", "SLEEP", "5"});
-    } catch (const std::runtime_error&) {  // it is killed meanwhile
-    }
-  });
-  std::this_thread::sleep_for(milliseconds{150});
+  RedisOptions options = own.options();
+  options.command_timeout = std::chrono::seconds{30};
+  FaultProxy proxy(own.port());  // knows when the request is out
+  options.port = proxy.port();
+  RedisStore store(options);
+  const std::uint64_t before = proxy.requests();
+
+  own.pause();
   std::jthread killer([&] {
-    std::this_thread::sleep_for(milliseconds{200});
+    while (proxy.requests() == before)
+      std::this_thread::sleep_for(milliseconds{1});
     own.kill();
   });
-
   const Errc code = code_of(
       [&] { static_cast<void>(store.begin({.key = new_key(), .owner = OwnerToken::generate()})); });
 
@@ -201,14 +281,19 @@ TEST(RedisConnections, AreWaitedForNoLongerThanAllowed) {
   RedisServer own;
   RedisOptions options = own.options();
   options.max_connections = 1;
-  options.pool_wait = milliseconds{100};
+  options.pool_wait = milliseconds{50};
+  options.command_timeout = std::chrono::seconds{30};
+  FaultProxy proxy(own.port());
+  options.port = proxy.port();
   RedisStore store(options);
-  std::jthread sleeper([&] { own.ask({"DEBUG", "SLEEP", "0.8"}); });
-  std::this_thread::sleep_for(milliseconds{150});
-  std::jthread holder([&] { static_cast<void>(store.find(new_key())); });
-  std::this_thread::sleep_for(milliseconds{100});
+  const std::uint64_t before = proxy.requests();
 
+  own.pause();
+  std::jthread holder([&] { static_cast<void>(store.find(new_key())); });
+  while (proxy.requests() == before)
+    std::this_thread::sleep_for(milliseconds{1});
   const Errc code = code_of([&] { static_cast<void>(store.find(new_key())); });
+  own.resume();
 
   EXPECT_EQ(code, Errc::store_busy);
 }
@@ -257,10 +342,16 @@ TEST(RedisConnections, AreNotUsedInTheChildOfAFork) {
 TEST(RedisConnections, CarryEveryByte) {
   RedisStore store(server().options());
   const std::string bytes("\0\r\n%s%b%n\xff$-1\r\n*3\r\n", 21);
-  const Key key{"connection", "%s %b \xff *?[a] } { \\" + new_key().text()};
-  const OwnerToken owner = OwnerToken::generate();
-  ASSERT_EQ(store.begin({.key = key, .owner = owner, .trace = bytes}),
+  const Key key =
+      Key::of("connection", "%s %b \xff *?[a] } { \\", std::string_view(bytes), new_key().text());
+  OwnerToken::Bytes token{};
+  std::copy_n(bytes.begin(), token.size(), token.begin());
+  const OwnerToken owner(token);
+  const Fingerprint fingerprint = Fingerprint::of_bytes(bytes);
+  const Fingerprint other = Fingerprint::of_bytes(bytes.substr(0, 1));
+  ASSERT_EQ(store.begin({.key = key, .owner = owner, .fingerprint = fingerprint, .trace = bytes}),
             BeginOutcome(Acquired{1, 1}));
+  ASSERT_EQ(store.find(key)->ownership.owner, owner);
 
   ASSERT_EQ(store.complete(key, {owner, 1}, {bytes, std::chrono::hours{1}}), WriteOutcome::stored);
 
@@ -268,6 +359,9 @@ TEST(RedisConnections, CarryEveryByte) {
   ASSERT_TRUE(record);
   EXPECT_EQ(record->result, bytes);
   EXPECT_EQ(record->trace, bytes);
+  EXPECT_EQ(record->fingerprint, fingerprint.current());
+  EXPECT_TRUE(std::holds_alternative<Mismatch>(
+      store.begin({.key = key, .owner = OwnerToken::generate(), .fingerprint = other})));
   const RecordPage page = store.list({.type = "connection"}, "", 10'000);
   EXPECT_TRUE(std::any_of(page.records.begin(), page.records.end(),
                           [&](const Record& listed) { return listed.key == key; }));

@@ -99,6 +99,21 @@ TEST_F(RedisCost, IsOneCommandForEachRenewalOfABatch) {
   EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA", "EVALSHA", "EVALSHA"}));
 }
 
+// RD-01
+TEST_F(RedisCost, IsOneCommandMoreForTheFirstThatMissesAScript) {
+  const Key key{"payment", "order-1"};
+  const OwnerToken owner = OwnerToken::generate();
+  static_cast<void>(store_.begin({.key = key, .owner = owner}));
+  server().ask({"SCRIPT", "FLUSH"});
+  static_cast<void>(monitor_.commands());
+
+  ASSERT_EQ(store_.renew(key, {owner, 1}, std::chrono::seconds{30}), WriteOutcome::stored);
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA", "EVAL"}));
+
+  ASSERT_EQ(store_.complete(key, {owner, 1}, {}), WriteOutcome::stored);
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA"}));
+}
+
 /// The bytes that a server holds for each of so many records like the one under `name`, with their entries in its tables.
 double bytes_for_each(RedisServer& own, const std::string& name, int count) {
   const std::string copy = R"lua(
