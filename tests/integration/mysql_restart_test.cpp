@@ -44,6 +44,9 @@ std::string pay(MySqlTransaction& transaction, const std::string& value) {
 class Load {
  public:
   explicit Load(const MySqlOptions& options) : store_(options) {}
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+  ~Load() { stop_ = true; }
 
   void start(int threads) {
     for (int thread = 0; thread < threads; ++thread) {

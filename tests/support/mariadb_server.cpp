@@ -10,6 +10,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -34,19 +37,35 @@ std::string program(const std::vector<std::string>& names) {
 std::string server_program() { return program({"mariadbd", "mysqld"}); }
 std::string install_program() { return program({"mariadb-install-db", "mysql_install_db"}); }
 
-/// A port that nobody listens on now. Another could take it before the server does; then the server's start fails loudly.
-std::uint16_t free_port() {
+bool is_free(std::uint16_t port) {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in place{};
   place.sin_family = AF_INET;
   place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof place;
-  const bool good = descriptor >= 0 &&
-                    ::bind(descriptor, reinterpret_cast<sockaddr*>(&place), size) == 0 &&
-                    ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&place), &size) == 0;
+  place.sin_port = htons(port);
+  const bool free =
+      descriptor >= 0 && ::bind(descriptor, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
   if (descriptor >= 0) ::close(descriptor);
-  if (!good) throw std::runtime_error("no free port");
-  return ntohs(place.sin_port);
+  return free;
+}
+
+/// A port that nobody listens on now. Another could take it before the server does; then the server's start fails loudly. Not of
+/// those that the system gives to connections: while the server is down, one of them could take its place.
+std::uint16_t free_port() {
+  std::random_device random;
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const auto port = static_cast<std::uint16_t>(15'000 + random() % 15'000);
+    if (is_free(port)) return port;
+  }
+  throw std::runtime_error("no free port");
+}
+
+/// The end of a server's log, for a message.
+std::string end_of(const std::string& log) {
+  std::ifstream file(log);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  constexpr std::size_t enough = 2'000;
+  return text.size() > enough ? text.substr(text.size() - enough) : text;
 }
 
 std::vector<std::string> with_user(std::vector<std::string> arguments) {
@@ -130,7 +149,8 @@ void MariaDbServer::wait_until_it_answers() {
     if (good) return;
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
   }
-  throw std::runtime_error("mariadbd does not answer; see its log in " + directory_.file("log"));
+  throw std::runtime_error("mariadbd does not answer; its log ends with " +
+                           end_of(directory_.file("log")));
 }
 
 void MariaDbServer::kill() {
