@@ -90,17 +90,20 @@ RunOutcome TransactionCall::repeat_until_done() {
 bool TransactionCall::may_ask_again() {
   const auto left = policy_.wait - (std::chrono::steady_clock::now() - started_);
   if (left <= milliseconds{0}) return false;
-  const CancellationShield::Gap gap(shield_);
   const milliseconds until_lease_ends = outcome_.report.retry_after + milliseconds{1};
-  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>({left, pause_, until_lease_ends}));
-  pause_ = std::min(longest_pause, pause_ * 2);
+  pause(std::min<std::chrono::nanoseconds>(left, until_lease_ends));
   return true;
 }
 
 /// A duplicate of a finished record needs no transaction and no place in the writers' line, where the store finds it
 /// at a small price.
 bool TransactionCall::answered_before() {
-  std::optional<Record> record = transaction_.peek(request_.key);
+  std::optional<Record> record;
+  try {
+    record = transaction_.peek(request_.key);
+  } catch (const Error& error) {  // `begin` asks again, and says what there is to be said
+    report_error(StoreCall::find, error);
+  }
   if (!record) return false;
   if (record->state != RecordState::success && record->state != RecordState::failed) return false;
   if (record->fingerprint && request_.fingerprint) {
@@ -119,14 +122,38 @@ bool TransactionCall::answered_before() {
   return true;
 }
 
+/// A server that cannot be reached is asked as often as `run` asks it: nothing has been done yet. Not so on the caller's
+/// connection, which may have been in a transaction.
+BeginOutcome TransactionCall::open_and_begin() {
+  for (std::uint32_t asked = 1;; ++asked) {
+    try {
+      transaction_.open(options_of(policy_));
+      return transaction_.begin(request_);
+    } catch (const Error& error) {
+      transaction_.rollback();
+      const bool unreached =
+          error.code() == Errc::store_unavailable || error.code() == Errc::store_reply_lost;
+      if (!unreached || transaction_.is_callers() || asked >= parts_.options.begin_attempts) throw;
+      report_error(StoreCall::begin, error);
+    }
+    pause(longest_pause);
+  }
+}
+
+/// Grows with each, up to a bound.
+void TransactionCall::pause(std::chrono::nanoseconds most) {
+  const CancellationShield::Gap gap(shield_);
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(most, pause_));
+  pause_ = std::min(longest_pause, pause_ * 2);
+}
+
 TransactionCall::Ending TransactionCall::attempt() {
   // What an earlier attempt may have left behind (a handler can commit through the native handle) is not this one's.
   if (attempts_ > 0) request_.owner = OwnerToken::generate();
   ++attempts_;
   try {
-    transaction_.open(options_of(policy_));
+    BeginOutcome begun = open_and_begin();
     RollbackOnExit rollback(transaction_);
-    BeginOutcome begun = transaction_.begin(request_);
     commit_is_unsettled_ = false;
     const auto* acquired = std::get_if<Acquired>(&begun);
     if (acquired == nullptr) {
@@ -260,9 +287,9 @@ TransactionCall::Ending TransactionCall::settle_unknown_commit() {
 }
 
 BeginOutcome TransactionCall::begin_and_roll_back() {
-  transaction_.open(options_of(policy_));
-  const RollbackOnExit rollback(transaction_);
-  return transaction_.begin(request_);
+  BeginOutcome begun = open_and_begin();
+  transaction_.rollback();
+  return begun;
 }
 
 /// False as well when that cannot be found out: then a result of this call's own is taken for another's, which is the same.

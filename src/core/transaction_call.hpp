@@ -24,6 +24,8 @@ class TransactionCall {
   [[nodiscard]] bool answered_before();
   [[nodiscard]] bool may_ask_again();
   [[nodiscard]] Ending attempt();
+  [[nodiscard]] BeginOutcome open_and_begin();
+  void pause(std::chrono::nanoseconds most);
   [[nodiscard]] HandlerReport invoke();
   [[nodiscard]] Ending conclude(HandlerReport report, const Ownership& by);
   [[nodiscard]] WriteOutcome complete(Completion completion, const Ownership& by);

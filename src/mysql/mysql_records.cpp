@@ -94,6 +94,12 @@ BeginOutcome Records::begin(const BeginRequest& request) {
       request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace),
       earlier_bytes.parameter()};
   const bool returning = connection_->traits().returns_rows_of_insert;
+  if (returning) {
+    const Parameters first = Parameters(parameters).first(parameters.size() - 1);
+    if (std::optional<BeginOutcome> outcome = insert_or_look(first, request)) {
+      return *std::move(outcome);
+    }
+  }
   const std::string& statement = returning ? statements_->begin_returning : statements_->begin;
   for (int round = 0; round < most_rounds; ++round) {
     Reply reply = prefix_.empty() ? send(statement, parameters, write_)
@@ -113,6 +119,22 @@ BeginOutcome Records::begin(const BeginRequest& request) {
     if (outcome) return *std::move(outcome);
   }
   throw_moving();
+}
+
+/// What nearly every call comes to: the record is new, or is not changed by this call. Nothing otherwise, and then
+/// the statement that decides does so anew.
+std::optional<BeginOutcome> Records::insert_or_look(Parameters parameters,
+                                                    const BeginRequest& request) {
+  const std::string& statement = statements_->insert_returning;
+  Reply reply = prefix_.empty() ? send(statement, parameters, write_)
+                                : send(prefix_ + statement, parameters, write_);
+  Row row = read_row(reply.rows.at(0));
+  if (row.facts.ownership.owner != request.owner) return outcome_of(std::move(row), request);
+  // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed.
+  const bool is_new = row.facts.state == RecordState::processing &&
+                      row.facts.ownership.fence == 1 && row.facts.created_at == row.now;
+  if (!is_new) return std::nullopt;
+  return Acquired{1, row.attempt};
 }
 
 std::optional<BeginOutcome> Records::peek(const BeginRequest& request) {

@@ -59,6 +59,8 @@ class Records {
                                                  const Ownership& by, const Completion& completion);
 
  private:
+  [[nodiscard]] std::optional<BeginOutcome> insert_or_look(Parameters parameters,
+                                                           const BeginRequest& request);
   Reply send(const std::string& sql, Parameters parameters, Stage stage);
   [[nodiscard]] std::optional<Row> select(const std::string& sql, const Key& key);
   WriteOutcome write(const std::string& sql, Parameters parameters, const Key& key,

@@ -25,6 +25,11 @@ std::string with_now(std::string_view sql) {
   return text;
 }
 
+constexpr std::string_view first_values =
+    " (business_type, value, state, mode, effect_marked, retryability, owner, fence, attempt, "
+    "fingerprint, created_at, updated_at, lease_until, expires_at, reason, trace, result) "
+    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, NOW_MS, NOW_MS + ?, NULL, NULL, ?, NULL) ";
+
 // Assignments are made in order and see the new values of those before. So the verdict over the record, judged by its old columns, is
 // put into `state` first, the other columns follow it, and `state` takes its real value last; nobody else sees the verdict:
 //   11  a finished record past its retention: a new life
@@ -32,11 +37,8 @@ std::string with_now(std::string_view sql) {
 //   13  a lease that ran out under hold: uncertain
 //   14  repeated by the owner: the lease starts anew
 // Everything else keeps its state and all columns, and then the server writes nothing. VALUES(created_at) is now.
-constexpr std::string_view begin_values =
-    " (business_type, value, state, mode, effect_marked, retryability, owner, fence, attempt, "
-    "fingerprint, created_at, updated_at, lease_until, expires_at, reason, trace, result) "
-    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, NOW_MS, NOW_MS + ?, NULL, NULL, ?, NULL) "
-    "ON DUPLICATE KEY UPDATE state = CASE "
+constexpr std::string_view begin_changes =
+    " ON DUPLICATE KEY UPDATE state = CASE "
     "WHEN state IN (2, 3, 5) AND expires_at <= VALUES(created_at) THEN 11 "
     "WHEN fingerprint <> VALUES(fingerprint) AND COALESCE(fingerprint <> ?, 1) THEN state "
     "WHEN state = 1 AND owner = VALUES(owner) THEN 14 "
@@ -78,7 +80,9 @@ const std::string& row_columns() {
 Statements::Statements(const std::string& name) : table(name) {
   const std::string update = "UPDATE " + table + " SET ";
   const std::string owner(of_owner);
-  begin = "INSERT INTO " + table + with_now(begin_values);
+  const std::string first = "INSERT INTO " + table + with_now(first_values);
+  insert_returning = first + " ON DUPLICATE KEY UPDATE state = state RETURNING " + row_columns();
+  begin = first + std::string(begin_changes);
   begin_returning = begin + " RETURNING " + row_columns();
   select = "SELECT " + row_columns() + " FROM " + table + std::string(of_key);
   select_locking = select + " FOR UPDATE";

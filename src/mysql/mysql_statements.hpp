@@ -22,6 +22,8 @@ struct Statements {
   explicit Statements(const std::string& table);
 
   std::string table;
+  /// Makes the record, or gives it as it is without writing anything. It costs the server half of `begin_returning`.
+  std::string insert_returning;
   /// One INSERT that decides after the table of transitions; see the comment at its text.
   std::string begin;
   std::string begin_returning;

@@ -108,6 +108,11 @@ std::string StoreImpl::prefix_for(milliseconds wait, Kind kind) const {
   if (!traits_.sets_for_statement) return {};
   const milliseconds most = std::max(milliseconds{1}, options_.read_timeout - milliseconds{500});
   const milliseconds bounded = std::clamp(wait, milliseconds{1}, most);
+  // The session of an own connection waits so long as it is.
+  if (kind == Kind::own && bounded == milliseconds(std::chrono::seconds(
+                                          to_seconds(std::min(options_.lock_wait, most))))) {
+    return {};
+  }
   std::string prefix = "SET STATEMENT innodb_lock_wait_timeout = ";
   prefix += std::to_string(to_seconds(bounded));
   char seconds[32];

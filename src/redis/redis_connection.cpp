@@ -21,6 +21,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr const char* too_old =
+    "redis store: the server is older than Redis 6.0, which this library needs";
 constexpr std::size_t received_bytes = std::size_t{16} * 1024;
 
 timeval to_timeval(milliseconds span) noexcept {
@@ -59,21 +61,24 @@ int major_version(const std::string& version) noexcept {
 }  // namespace
 
 void Commands::add(const Words& words) {
-  std::vector<const char*> texts;
-  std::vector<std::size_t> sizes;
-  texts.reserve(words.size());
-  sizes.reserve(words.size());
+  std::size_t size = 16;
+  for (const std::string_view word : words)
+    size += word.size() + 16;
+  bytes_.reserve(bytes_.size() + size);
+  const auto head = [this](char mark, std::size_t number) {
+    char digits[24];
+    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
+    static_cast<void>(error);
+    bytes_ += mark;
+    bytes_.append(digits, end);
+    bytes_ += "\r\n";
+  };
+  head('*', words.size());
   for (const std::string_view word : words) {
-    texts.push_back(word.data() == nullptr ? "" : word.data());
-    sizes.push_back(word.size());
+    head('$', word.size());
+    bytes_ += word;
+    bytes_ += "\r\n";
   }
-  char* formatted = nullptr;
-  const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(),
-                                           sizes.data());
-  if (size < 0 || formatted == nullptr) throw std::bad_alloc();
-  const std::unique_ptr<char, void (*)(char*)> owner(formatted,
-                                                     [](char* p) { redisFreeCommand(p); });
-  bytes_.append(formatted, static_cast<std::size_t>(size));
   ++count_;
 }
 
@@ -113,8 +118,11 @@ void Connection::connect(const RedisOptions& options) {
     throw Error(Errc::store_unavailable,
                 "redis store: the connection ended at once; repeat the call", context_->errstr);
   }
+  // Blocking, so that an answer that is on its way costs one system call; what must not block says so.
+  const timeval patience = to_timeval(options.command_timeout);
   const int flags = ::fcntl(context_->fd, F_GETFL);
-  if (flags < 0 || ::fcntl(context_->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+  if (flags < 0 || ::fcntl(context_->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+      ::setsockopt(context_->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
       ::fcntl(context_->fd, F_SETFD, FD_CLOEXEC) != 0) {
     throw Error(Errc::store_unavailable, "redis store: the socket cannot be set up",
                 words_of(errno));
@@ -132,6 +140,18 @@ void Connection::encrypt(const RedisOptions& options, SteadyTime deadline) {
     if (progress == Tls::Progress::done) return;
     tls_->incoming(read(deadline));
   }
+}
+
+std::string Connection::version_of_an_old_server() {
+  const std::vector<ReplyPtr> replies = exchange(Commands({"INFO", "server"}));
+  const redisReply& reply = *replies.front();
+  if (is_error(reply)) return std::string(reply.str, reply.len);
+  const std::string_view text = as_text(reply).value_or("");
+  constexpr std::string_view name = "redis_version:";
+  const std::size_t at = text.find(name);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + name.size());
+  return std::string(rest.substr(0, rest.find('\r')));
 }
 
 bool Connection::was_refused() {
@@ -165,13 +185,13 @@ void Connection::greet(const RedisOptions& options) {
   const redisReply& greeting = *replies.front();
   if (is_error(greeting) && std::string_view(greeting.str, greeting.len).find("unknown command") !=
                                 std::string_view::npos) {
-    refuse("redis store: the server is older than Redis 6.0, which this library needs");
+    refuse(too_old, version_of_an_old_server());
   }
   for (const ReplyPtr& reply : replies)
     throw_if_error(*reply);
   const std::string version = field(greeting, "version");
   const int major = major_version(version);
-  if (major < 6) refuse("redis store: the server is older than Redis 6.0", version);
+  if (major < 6) refuse(too_old, version);
   dialect_ = major >= 7 ? Dialect::since_7_0 : Dialect::before_7_0;
   role_ = field(greeting, "role");
   show_clock(*replies.back());
@@ -192,11 +212,12 @@ void Connection::show_clock(const redisReply& time) {
 bool Connection::wait_for(short events, SteadyTime deadline) const noexcept {
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left <= milliseconds{0}) return false;
     pollfd waiting{context_->fd, events, 0};
-    const int ready = ::poll(&waiting, 1, static_cast<int>(left.count()));
+    const int ready =
+        ::poll(&waiting, 1, static_cast<int>(std::max(left, milliseconds{0}).count()));
     if (ready > 0) return true;
     if (ready < 0 && errno != EINTR) return true;  // the next read or write tells
+    if (left <= milliseconds{0}) return false;
   }
 }
 
@@ -221,7 +242,7 @@ void Connection::write(std::string_view bytes, SteadyTime deadline, AtStake at_s
   };
   while (sent < bytes.size()) {
     const ssize_t count =
-        ::send(context_->fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+        ::send(context_->fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -249,18 +270,21 @@ ReplyPtr Connection::receive(SteadyTime deadline) {
 }
 
 std::string_view Connection::read(SteadyTime deadline) {
+  const auto slack = std::min<std::chrono::nanoseconds>(command_timeout_ / 8, milliseconds{5});
   while (true) {
-    const ssize_t count = ::recv(context_->fd, received_.data(), received_.size(), 0);
+    // The socket's own time-out is the command's: at the start of it, no poll is needed before.
+    const bool blocks = deadline - std::chrono::steady_clock::now() >= command_timeout_ - slack;
+    if (!blocks && !wait_for(POLLIN, deadline)) {
+      throw Broken{Broken::Progress::sent, Broken::Cause::timed_out, "no answer came in time"};
+    }
+    const ssize_t count =
+        ::recv(context_->fd, received_.data(), received_.size(), blocks ? 0 : MSG_DONTWAIT);
     if (count > 0) return {received_.data(), static_cast<std::size_t>(count)};
     if (count == 0) {
       throw Broken{Broken::Progress::sent, Broken::Cause::closed,
                    "the server closed the connection"};
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(POLLIN, deadline)) {
-        throw Broken{Broken::Progress::sent, Broken::Cause::timed_out, "no answer came in time"};
-      }
-    } else if (errno != EINTR) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
       throw Broken{Broken::Progress::sent, Broken::Cause::closed, words_of(errno)};
     }
   }

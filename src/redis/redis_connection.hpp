@@ -119,6 +119,8 @@ class Connection {
 
   void connect(const RedisOptions& options);
   void encrypt(const RedisOptions& options, SteadyTime deadline);
+  /// Of one that does not know HELLO.
+  [[nodiscard]] std::string version_of_an_old_server();
   /// Whether what came from the server ends in its refusal to go on.
   [[nodiscard]] bool was_refused();
   void greet(const RedisOptions& options);

@@ -119,14 +119,6 @@ std::string created_time(std::uint64_t time) {
   return text;
 }
 
-std::string retention_code(milliseconds retention) {
-  const std::uint64_t count = std::max<std::uint64_t>(to_unsigned(retention), 1);
-  std::size_t unit = retention_units.size() - 1;
-  while (count % retention_units[unit] != 0)
-    --unit;
-  return varint(count / retention_units[unit] * retention_units.size() + unit);
-}
-
 /// What one step of an end mark is: half of all marks cover the retention, so that those behind now are told from those
 /// before it; and all of them a time in which any answer has come.
 std::int64_t end_mark_step(milliseconds retention) noexcept {
@@ -146,6 +138,14 @@ std::string varint(std::uint64_t number) {
     bytes += static_cast<char>((number & 0x7f) | 0x80);
   bytes += static_cast<char>(number);
   return bytes;
+}
+
+std::string retention_code(milliseconds retention) {
+  const std::uint64_t count = std::max<std::uint64_t>(to_unsigned(retention), 1);
+  std::size_t unit = retention_units.size() - 1;
+  while (count % retention_units[unit] != 0)
+    --unit;
+  return varint(count / retention_units[unit] * retention_units.size() + unit);
 }
 
 std::string to_bytes(const Fingerprint::Part& part) {

@@ -72,6 +72,8 @@ struct StoredRecord {
 
 /// A number in the layout: 7 bits a byte, the lowest first, the top bit set in all but the last.
 [[nodiscard]] std::string varint(std::uint64_t number);
+/// A retention as it stands in a value.
+[[nodiscard]] std::string retention_code(std::chrono::milliseconds retention);
 
 /// A fingerprint as it stands in a value, and in a script's arguments.
 [[nodiscard]] std::string to_bytes(const Fingerprint::Part& part);

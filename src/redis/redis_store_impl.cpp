@@ -205,10 +205,11 @@ WriteOutcome StoreImpl::write(const Key& key, const Write& write) {
   const std::string event = to_text(write.event);
   const std::string fence = std::to_string(write.by.fence);
   const std::string span = to_text(write.span);
+  const std::string kept = write.event == Event::complete ? retention_code(write.span) : "";
   return call(Effect::writes, [&](Connection& connection) {
-    const ReplyPtr reply = connection.run(
-        ScriptName::write, name,
-        {event, bytes_of(write.by.owner), fence, span, write.reason, flag(has_result), result});
+    const ReplyPtr reply = connection.run(ScriptName::write, name,
+                                          {event, bytes_of(write.by.owner), fence, span,
+                                           write.reason, flag(has_result), result, kept});
     return to_outcome(connection, *reply);
   });
 }
@@ -287,6 +288,15 @@ void StoreImpl::Attempts::note(const Broken& broken) noexcept {
 
 bool StoreImpl::Attempts::may_repeat(const Broken& broken, Pool::Loan::Origin origin) noexcept {
   if (repeated_ || origin != Pool::Loan::Origin::idle || broken.cause != Broken::Cause::closed) {
+    return false;
+  }
+  repeated_ = true;
+  return true;
+}
+
+bool StoreImpl::Attempts::may_repeat(const ErrorReply& reply, Pool::Loan::Origin origin) noexcept {
+  if (repeated_ || origin != Pool::Loan::Origin::idle ||
+      reply.meaning.code != Errc::store_unavailable) {
     return false;
   }
   repeated_ = true;

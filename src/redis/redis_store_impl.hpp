@@ -34,7 +34,8 @@ class StoreImpl {
   [[nodiscard]] std::string scan_pattern(const std::optional<std::string>& type) const;
 
   /// Lends a connection to `work` and turns what goes wrong into an `Error`. A call that meets a connection that had
-  /// been closed while it was idle is made once more on a new one: every call may be repeated.
+  /// been closed while it was idle, or whose server is no primary any more, is made once more on a new one: every call
+  /// may be repeated, and the name may lead to another server by now.
   template <class Work>
   auto call(Effect effect, Work work) {
     const CancellationShield shield;
@@ -55,6 +56,10 @@ class StoreImpl {
           throw attempts.error_of(broken);
         } catch (const ErrorReply& reply) {
           if (reply.meaning.fate == ConnectionFate::discard) loan.discard();
+          if (attempts.may_repeat(reply, loan.origin())) {
+            pool_.close_idle();
+            continue;
+          }
           throw attempts.error_of(reply);
         } catch (...) {  // an answer that cannot be read: what follows it may not be either
           loan.discard();
@@ -100,6 +105,7 @@ class StoreImpl {
     explicit Attempts(Effect effect) noexcept : effect_(effect) {}
     void note(const Broken& broken) noexcept;
     [[nodiscard]] bool may_repeat(const Broken& broken, Pool::Loan::Origin origin) noexcept;
+    [[nodiscard]] bool may_repeat(const ErrorReply& reply, Pool::Loan::Origin origin) noexcept;
     [[nodiscard]] Error error_of(const Broken& broken) const;
     [[nodiscard]] Error error_of(const ErrorReply& reply) const;
     [[noreturn]] void rethrow(const Error& error) const;

@@ -203,7 +203,7 @@ std::string Connection::ask(const std::string& sql) {
   return std::string(use.text(0));
 }
 
-std::string quoted(std::string_view name) {
+std::string quoted_name(std::string_view name) {
   std::string identifier = "main.\"";
   for (const char c : name) {
     if (c == '"') identifier += '"';

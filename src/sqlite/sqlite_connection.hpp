@@ -117,7 +117,7 @@ class Connection {
 };
 
 /// `name` as an identifier in the main database.
-[[nodiscard]] std::string quoted(std::string_view name);
+[[nodiscard]] std::string quoted_name(std::string_view name);
 
 }  // namespace detail::sqlite
 }  // namespace v0

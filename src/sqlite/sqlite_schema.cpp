@@ -199,8 +199,8 @@ const SchemaPlan& current_schema() {
   return plan;
 }
 
-std::string record_table(std::string_view prefix) { return quoted(record_name(prefix)); }
-std::string schema_table(std::string_view prefix) { return quoted(schema_name(prefix)); }
+std::string record_table(std::string_view prefix) { return quoted_name(record_name(prefix)); }
+std::string schema_table(std::string_view prefix) { return quoted_name(schema_name(prefix)); }
 
 void prepare_schema(Connection& connection, const SchemaPlan& plan, std::string_view prefix) {
   const std::optional<int> version = version_of(connection, prefix);

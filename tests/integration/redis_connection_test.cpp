@@ -1,10 +1,18 @@
 // Connections: what a reconnect restores, what a pool bounds, and the traps of hiredis.
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,16 +22,26 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/child_process.hpp"
 #include "support/error_of.hpp"
+#include "support/event.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
+#include "support/redis_stand_in.hpp"
 
 namespace idempotency {
 namespace {
 
+using namespace std::string_literals;
 using std::chrono::milliseconds;
 using testing_support::ChildProcess;
 using testing_support::code_of;
+using testing_support::error_of;
+using testing_support::Event;
+using testing_support::FaultProxy;
 using testing_support::ProcessEnd;
+using testing_support::RedisListener;
 using testing_support::RedisServer;
+using testing_support::RedisStandIn;
 
 RedisServer& server() { return RedisServer::shared(); }
 
@@ -60,19 +78,54 @@ TEST(RedisConnections, SurviveBeingClosedByTheServerWhileIdle) {
   }
 }
 
+// HI-01
+TEST(RedisConnections, SurviveTheEndOfTheServerWhileIdle) {
+  ASSERT_NE(std::signal(SIGPIPE, SIG_DFL), SIG_ERR);
+  RedisServer own(RedisServer::durable());
+  RedisStore store(own.options());
+  const Key key = finished(store);
+
+  for (int round = 0; round < 3; ++round) {
+    own.stop();
+    const Error error = error_of([&] { static_cast<void>(replays(store, key)); });
+    EXPECT_EQ(error.code(), Errc::store_unavailable) << error.detail();
+    EXPECT_FALSE(error.effect_possible());
+    own.start();
+
+    EXPECT_TRUE(replays(store, key));
+  }
+}
+
+/// What the server says of the store's connections, one line each.
+std::vector<std::string> connections_of_stores(RedisServer& own) {
+  const std::string all = own.text({"CLIENT", "LIST"});
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    std::string line = all.substr(at, end - at);
+    if (line.find(" name=idempotency ") != std::string::npos) lines.push_back(std::move(line));
+    at = end + 1;
+  }
+  return lines;
+}
+
 // HI-11
 TEST(RedisConnections, SurviveTheServersIdleTimeout) {
   RedisServer own({"--timeout", "1"});
   RedisStore store(own.options());
   const Key key = finished(store);
+  ASSERT_EQ(connections_of_stores(own).size(), 1U);
 
-  std::this_thread::sleep_for(milliseconds{2'500});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (!connections_of_stores(own).empty() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds{50});
+  ASSERT_TRUE(connections_of_stores(own).empty());
 
   EXPECT_TRUE(replays(store, key));
 }
 
 // RD-17
-TEST(RedisConnections, RestoreUserAndDatabaseAfterAReconnect) {
+TEST(RedisConnections, RestoreUserDatabaseAndNameAfterAReconnect) {
   RedisServer own;
   own.ask({"ACL", "SETUSER", "app", "on", ">p@ss word", "~idempotency:*", "+@all"});
   own.ask({"ACL", "SETUSER", "default", "-set", "-evalsha"});
@@ -83,10 +136,44 @@ TEST(RedisConnections, RestoreUserAndDatabaseAfterAReconnect) {
   RedisStore store(options);
   const Key key = finished(store);
 
-  own.ask({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  for (int round = 0; round < 3; ++round) {
+    own.ask({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
 
-  EXPECT_TRUE(replays(store, key));
+    EXPECT_TRUE(replays(store, key));
+    const std::vector<std::string> connections = connections_of_stores(own);
+    ASSERT_EQ(connections.size(), 1U);
+    EXPECT_NE(connections.front().find(" db=5 "), std::string::npos) << connections.front();
+    EXPECT_NE(connections.front().find(" user=app "), std::string::npos) << connections.front();
+  }
   EXPECT_EQ(own.number({"EXISTS", "idempotency:{" + key.text() + "}"}, 5), 1);
+}
+
+TEST(RedisConnections, NeedNoMoreRightsThanAreDocumented) {
+  RedisServer own;
+  own.ask({"ACL",       "SETUSER",       "app",          "on",         ">secret",  "~idempotency:*",
+           "+hello",    "+auth",         "+select",      "+time",      "+get",     "+getex",
+           "+set",      "+pttl",         "+pexpiretime", "+eval",      "+evalsha", "+scan",
+           "+getrange", "+memory|usage", "+info",        "+config|get"});
+  RedisOptions options = own.options();
+  options.username = "app";
+  options.password = "secret";
+  RedisListener listener;
+  options.observer = &listener;
+  RedisStore store(options);
+  const Key key = finished(store);
+  const Key other = new_key();
+  const OwnerToken owner = OwnerToken::generate();
+
+  EXPECT_EQ(listener.heard("could not be checked"), 0);
+  EXPECT_EQ(listener.heard("nothing is persisted"), 1);
+  EXPECT_EQ(store.begin({.key = other, .owner = owner}), BeginOutcome(Acquired{1, 1}));
+  EXPECT_EQ(store.renew(other, {owner, 1}, std::chrono::seconds{30}), WriteOutcome::stored);
+  EXPECT_EQ(store.mark_effect(other, {owner, 1}), WriteOutcome::stored);
+  EXPECT_EQ(store.doubt(other, {owner, 1}), WriteOutcome::stored);
+  EXPECT_TRUE(store.find(key));
+  EXPECT_EQ(store.list({}, "", 10).records.size(), 2U);
+  EXPECT_EQ(store.statistics().success, 1U);
+  EXPECT_EQ(store.resolve(*store.find(other), {}), WriteOutcome::stored);
 }
 
 TEST(RedisConnections, SelectTheDatabaseOnEveryConnection) {
@@ -140,26 +227,31 @@ TEST(RedisConnections, AreNotMadeWithoutAServerButLater) {
   EXPECT_TRUE(replays(store, finished(store)));
 }
 
-// HI-02, HI-06
+// HI-02
 TEST(RedisConnections, AreDiscardedAfterATimeoutSoThatNoLateReplyIsTakenForAnother) {
   RedisServer own;
   RedisOptions options = own.options();
   options.command_timeout = milliseconds{100};
   options.max_connections = 1;
   RedisStore store(options);
+  const Key replayed = finished(store);
   const Key slow = new_key();
-  const Key next = finished(store);
+  const Key next = new_key();
   const OwnerToken owner = OwnerToken::generate();
-  std::jthread sleeper([&] { own.ask({"DEBUG", "SLEEP", "0.6"}); });
-  std::this_thread::sleep_for(milliseconds{150});
 
-  const auto started = std::chrono::steady_clock::now();
-  EXPECT_EQ(code_of([&] { static_cast<void>(store.begin({.key = slow, .owner = owner})); }),
-            Errc::store_reply_lost);
-  EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{400});
-  sleeper.join();
+  own.pause();
+  const Error lost =
+      error_of([&] { static_cast<void>(store.begin({.key = slow, .owner = owner})); });
+  own.resume();  // and the late answer, that `slow` is acquired, goes nowhere
+  own.ask({"PING"});
 
-  EXPECT_TRUE(replays(store, next));
+  EXPECT_EQ(lost.code(), Errc::store_reply_lost);
+  EXPECT_TRUE(lost.effect_possible());
+  EXPECT_TRUE(replays(store, replayed));
+  EXPECT_EQ(store.begin({.key = next, .owner = OwnerToken::generate()}),
+            BeginOutcome(Acquired{1, 1}));
+  EXPECT_TRUE(std::holds_alternative<InProgress>(
+      store.begin({.key = slow, .owner = OwnerToken::generate()})));
   EXPECT_EQ(store.begin({.key = slow, .owner = owner}), BeginOutcome(Acquired{1, 1}));
 }
 
@@ -168,29 +260,29 @@ TEST(RedisConnections, SayThatAReadHadNoEffectWhenItsAnswerIsLost) {
   RedisOptions options = own.options();
   options.command_timeout = milliseconds{50};
   RedisStore store(options);
-  std::jthread sleeper([&] { own.ask({"DEBUG", "SLEEP", "0.5"}); });
-  std::this_thread::sleep_for(milliseconds{150});
 
+  own.pause();
   const Errc code = code_of([&] { static_cast<void>(store.find(new_key())); });
+  own.resume();
 
   EXPECT_EQ(code, Errc::store_unavailable);
 }
 
 TEST(RedisConnections, SayThatAnEffectIsPossibleWhenTheServerDiesAtWork) {
   RedisServer own;
-  RedisStore store(own.options());
-  std::jthread sleeper([&] {
-    try {
-      own.ask({"DEBUG", "SLEEP", "5"});
-    } catch (const std::runtime_error&) {  // it is killed meanwhile
-    }
-  });
-  std::this_thread::sleep_for(milliseconds{150});
+  RedisOptions options = own.options();
+  options.command_timeout = std::chrono::seconds{30};
+  FaultProxy proxy(own.port());  // knows when the request is out
+  options.port = proxy.port();
+  RedisStore store(options);
+  const std::uint64_t before = proxy.requests();
+
+  own.pause();
   std::jthread killer([&] {
-    std::this_thread::sleep_for(milliseconds{200});
+    while (proxy.requests() == before)
+      std::this_thread::sleep_for(milliseconds{1});
     own.kill();
   });
-
   const Errc code = code_of(
       [&] { static_cast<void>(store.begin({.key = new_key(), .owner = OwnerToken::generate()})); });
 
@@ -201,16 +293,109 @@ TEST(RedisConnections, AreWaitedForNoLongerThanAllowed) {
   RedisServer own;
   RedisOptions options = own.options();
   options.max_connections = 1;
-  options.pool_wait = milliseconds{100};
+  options.pool_wait = milliseconds{50};
+  options.command_timeout = std::chrono::seconds{30};
+  FaultProxy proxy(own.port());
+  options.port = proxy.port();
   RedisStore store(options);
-  std::jthread sleeper([&] { own.ask({"DEBUG", "SLEEP", "0.8"}); });
-  std::this_thread::sleep_for(milliseconds{150});
-  std::jthread holder([&] { static_cast<void>(store.find(new_key())); });
-  std::this_thread::sleep_for(milliseconds{100});
+  const std::uint64_t before = proxy.requests();
 
+  own.pause();
+  std::jthread holder([&] { static_cast<void>(store.find(new_key())); });
+  while (proxy.requests() == before)
+    std::this_thread::sleep_for(milliseconds{1});
   const Errc code = code_of([&] { static_cast<void>(store.find(new_key())); });
+  own.resume();
 
   EXPECT_EQ(code, Errc::store_busy);
+}
+
+/// Waits until a thread of this process sleeps, here: until it waits for a connection.
+void wait_until_asleep(const std::atomic<pid_t>& thread) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (std::chrono::steady_clock::now() < end) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const std::size_t name = line.rfind(") ");
+    if (name != std::string::npos && line[name + 2] == 'S') return;
+    std::this_thread::yield();
+  }
+  ADD_FAILURE() << "the thread does not wait";
+}
+
+TEST(RedisConnections, AreGivenToWhoeverHasWaitedLongest) {
+  Event asked;
+  Event answer;
+  std::mutex mutex;
+  std::vector<std::string> order;  // of the one connection's requests
+  RedisStandIn own([&](const std::vector<std::string>& words) -> std::string {
+    if (words[0] == "HELLO") return "*2\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n";
+    if (words[0] == "TIME") return "*2\r\n$1\r\n1\r\n$1\r\n1\r\n";
+    {
+      const std::scoped_lock lock(mutex);
+      order.push_back(words.at(3));
+    }
+    asked.set();
+    return answer.wait() ? "*2\r\n:6\r\n:1\r\n" : "";
+  });
+  std::vector<std::atomic<pid_t>> threads(6);
+  std::vector<std::string> expected;
+  {
+    RedisStore store(RedisOptions{.port = own.port(),
+                                  .command_timeout = std::chrono::seconds{60},
+                                  .pool_wait = std::chrono::seconds{60},
+                                  .max_connections = 1});
+    std::vector<std::jthread> callers;
+    for (std::size_t number = 0; number < threads.size(); ++number) {
+      const Key key{"fair", std::to_string(number)};
+      expected.push_back(testing_support::redis_name(key));
+      callers.emplace_back([&store, &thread = threads[number], key] {
+        thread = static_cast<pid_t>(::syscall(SYS_gettid));
+        thread.notify_one();
+        EXPECT_EQ(store.renew(key, {OwnerToken::generate(), 1}, milliseconds{1}),
+                  WriteOutcome::lost);
+      });
+      if (number == 0) {
+        ASSERT_TRUE(asked.wait());
+      } else {
+        threads[number].wait(0);
+        wait_until_asleep(threads[number]);
+      }
+    }
+    answer.set();
+  }
+
+  const std::scoped_lock lock(mutex);
+  EXPECT_EQ(order, expected);
+}
+
+TEST(RedisConnections, AreNotWaitedForPastTheTimeoutWhereNobodyAnswers) {
+  // A listener whose queue is full: it drops whoever else asks, and says nothing.
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener, any, size), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  ASSERT_EQ(::getsockname(listener, any, &size), 0);
+  std::vector<int> queued;
+  for (int number = 0; number < 8; ++number) {
+    queued.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(::connect(queued.back(), any, size));
+  }
+
+  RedisStore store(
+      RedisOptions{.port = ntohs(address.sin_port), .connect_timeout = milliseconds{100}});
+  const Error error = error_of([&] { static_cast<void>(store.find(new_key())); });
+
+  EXPECT_EQ(error.code(), Errc::store_unavailable) << error.detail();
+  EXPECT_FALSE(error.effect_possible());
+  for (const int socket : queued)
+    ::close(socket);
+  ::close(listener);
 }
 
 TEST(RedisConnections, AreNeverMoreThanAllowed) {
@@ -256,11 +441,17 @@ TEST(RedisConnections, AreNotUsedInTheChildOfAFork) {
 // HI-04
 TEST(RedisConnections, CarryEveryByte) {
   RedisStore store(server().options());
-  const std::string bytes("\0\r\n%s%b%n\xff$-1\r\n*3\r\n", 21);
-  const Key key{"connection", "%s %b \xff *?[a] } { \\" + new_key().text()};
-  const OwnerToken owner = OwnerToken::generate();
-  ASSERT_EQ(store.begin({.key = key, .owner = owner, .trace = bytes}),
+  const std::string bytes = "\0\r\n%s%b%n\xff$-1\r\n*3\r\n"s;
+  const Key key =
+      Key::of("connection", "%s %b \xff *?[a] } { \\", std::string_view(bytes), new_key().text());
+  OwnerToken::Bytes token{};
+  std::copy_n(bytes.begin(), token.size(), token.begin());
+  const OwnerToken owner(token);
+  const Fingerprint fingerprint = Fingerprint::of_bytes(bytes);
+  const Fingerprint other = Fingerprint::of_bytes(bytes.substr(0, 1));
+  ASSERT_EQ(store.begin({.key = key, .owner = owner, .fingerprint = fingerprint, .trace = bytes}),
             BeginOutcome(Acquired{1, 1}));
+  ASSERT_EQ(store.find(key)->ownership.owner, owner);
 
   ASSERT_EQ(store.complete(key, {owner, 1}, {bytes, std::chrono::hours{1}}), WriteOutcome::stored);
 
@@ -268,6 +459,9 @@ TEST(RedisConnections, CarryEveryByte) {
   ASSERT_TRUE(record);
   EXPECT_EQ(record->result, bytes);
   EXPECT_EQ(record->trace, bytes);
+  EXPECT_EQ(record->fingerprint, fingerprint.current());
+  EXPECT_TRUE(std::holds_alternative<Mismatch>(
+      store.begin({.key = key, .owner = OwnerToken::generate(), .fingerprint = other})));
   const RecordPage page = store.list({.type = "connection"}, "", 10'000);
   EXPECT_TRUE(std::any_of(page.records.begin(), page.records.end(),
                           [&](const Record& listed) { return listed.key == key; }));

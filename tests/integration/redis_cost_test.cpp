@@ -2,18 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/redis.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/redis_monitor.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency {
 namespace {
 
+using testing_support::FaultProxy;
 using testing_support::RedisMonitor;
 using testing_support::RedisServer;
 using Names = std::vector<std::string>;
@@ -51,6 +55,22 @@ TEST_F(RedisCost, IsOneNativeCommandForADuplicate) {
   ASSERT_EQ(run("order-1").status(), RunStatus::replayed);
 
   EXPECT_EQ(monitor_.commands(), (Names{"SET"}));
+}
+
+TEST_F(RedisCost, IsTwoRoundTripsForAFirstRunAndOneForADuplicate) {
+  FaultProxy proxy(server().port());
+  RedisStore store(RedisOptions{.port = proxy.port()});
+  IdempotencyGuard guard{store};
+  const auto round_trips_of = [&](const char* value) {
+    const std::uint64_t before = proxy.requests();
+    static_cast<void>(
+        guard.run({.key = {"payment", value}}, [] { return std::string("charge-1"); }));
+    return proxy.requests() - before;
+  };
+
+  EXPECT_EQ(round_trips_of("order-1"), 2U);
+  EXPECT_EQ(round_trips_of("order-1"), 1U);
+  EXPECT_EQ(round_trips_of("order-2"), 2U);
 }
 
 TEST_F(RedisCost, IsOneScriptMoreForWhoMeetsAnUnfinishedRecord) {
@@ -97,6 +117,70 @@ TEST_F(RedisCost, IsOneCommandForEachRenewalOfABatch) {
   static_cast<void>(store_.renew_many(renewals));
 
   EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA", "EVALSHA", "EVALSHA"}));
+}
+
+TEST_F(RedisCost, IsOneCommandForEachRenewalOfALargeBatch) {
+  const Key key{"payment", "order-1"};
+  const OwnerToken owner = OwnerToken::generate();
+  static_cast<void>(store_.begin({.key = key, .owner = owner}));
+  std::vector<Renewal> renewals;
+  std::vector<WriteOutcome> expected;
+  for (int number = 0; number < 600; ++number) {
+    const bool is_own = number % 3 == 0;
+    renewals.push_back({key, {owner, is_own ? 1U : 2U}, std::chrono::seconds{30}});
+    expected.push_back(is_own ? WriteOutcome::stored : WriteOutcome::lost);
+  }
+  server().ask({"SCRIPT", "FLUSH"});
+  EXPECT_EQ(store_.renew_many(renewals), expected);
+  static_cast<void>(monitor_.commands());
+
+  EXPECT_EQ(store_.renew_many(renewals), expected);
+
+  EXPECT_EQ(monitor_.commands(), Names(600, "EVALSHA"));
+}
+
+TEST_F(RedisCost, OfAListingIsBoundedInMemoryHoweverManyRecordsThereAre) {
+  const Key key{"payment", "order-1"};
+  const OwnerToken owner = OwnerToken::generate();
+  static_cast<void>(store_.begin({.key = key, .owner = owner}));
+  constexpr int count = 12'000;  // more than one pass keeps
+  server().ask({"EVAL", R"lua(
+      local value = redis.call('GET', KEYS[1])
+      redis.call('FLUSHALL')
+      for i = 1, ARGV[1] do
+        redis.call('SET', string.format('idempotency:{many:%06d}', i), value, 'PX', 31536000000000)
+      end)lua",
+                "1", "idempotency:{" + key.text() + "}", std::to_string(count)});
+
+  std::vector<std::string> listed;
+  std::string cursor;
+  do {
+    const RecordPage page = store_.list({.type = "many"}, cursor, 7'000);
+    for (const Record& record : page.records)
+      listed.emplace_back(record.key.text());
+    cursor = page.cursor;
+  } while (!cursor.empty());
+
+  EXPECT_EQ(listed.size(), static_cast<std::size_t>(count));
+  EXPECT_EQ(listed.front(), "many:000001");
+  EXPECT_EQ(listed.back(), "many:012000");
+  EXPECT_TRUE(std::is_sorted(listed.begin(), listed.end()));
+  EXPECT_EQ(store_.statistics().processing, static_cast<std::uint64_t>(count));
+}
+
+// RD-01
+TEST_F(RedisCost, IsOneCommandMoreForTheFirstThatMissesAScript) {
+  const Key key{"payment", "order-1"};
+  const OwnerToken owner = OwnerToken::generate();
+  static_cast<void>(store_.begin({.key = key, .owner = owner}));
+  server().ask({"SCRIPT", "FLUSH"});
+  static_cast<void>(monitor_.commands());
+
+  ASSERT_EQ(store_.renew(key, {owner, 1}, std::chrono::seconds{30}), WriteOutcome::stored);
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA", "EVAL"}));
+
+  ASSERT_EQ(store_.complete(key, {owner, 1}, {}), WriteOutcome::stored);
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA"}));
 }
 
 /// The bytes that a server holds for each of so many records like the one under `name`, with their entries in its tables.

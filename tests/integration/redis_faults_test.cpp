@@ -1,4 +1,4 @@
-// What servers do to records and scripts: restarts, fail-overs, full memory, eviction, foreign values.
+// What servers do to records and scripts: flushes, full memory, eviction, foreign values; and what of it is told before.
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,9 @@
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
+#include "support/barrier.hpp"
 #include "support/error_of.hpp"
+#include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency {
@@ -22,57 +24,19 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing_support::code_of;
+using testing_support::first_of_all;
+using testing_support::redis_name;
+using testing_support::RedisListener;
+using testing_support::RedisOwner;
 using testing_support::RedisServer;
-
-class Listener : public Observer {
- public:
-  void on_hazard(std::string_view what) noexcept override {
-    const std::scoped_lock lock(mutex_);
-    hazards_.emplace_back(what);
-  }
-  void on_store_error(const Key&, StoreCall call, const Error&, std::uint32_t) noexcept override {
-    if (call == StoreCall::release) ++failed_releases;
-  }
-  int heard(std::string_view part) {
-    const std::scoped_lock lock(mutex_);
-    return static_cast<int>(std::count_if(
-        hazards_.begin(), hazards_.end(),
-        [&](const std::string& hazard) { return hazard.find(part) != std::string::npos; }));
-  }
-  std::size_t all() {
-    const std::scoped_lock lock(mutex_);
-    return hazards_.size();
-  }
-
-  std::atomic<int> failed_releases{0};
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> hazards_;
-};
-
-struct Owner {
-  RedisStore& store;
-  Key key;
-  OwnerToken token = OwnerToken::generate();
-
-  BeginOutcome begin() { return store.begin({.key = key, .owner = token}); }
-  WriteOutcome complete() {
-    return store.complete(key, {token, 1}, {"result", std::chrono::hours{1}});
-  }
-  WriteOutcome renew() { return store.renew(key, {token, 1}, std::chrono::seconds{30}); }
-};
-
-std::string name_of(const Key& key) { return "idempotency:{" + key.text() + "}"; }
-
-const BeginOutcome first{Acquired{1, 1}};
+using testing_support::run_together;
 
 // RD-01
 TEST(RedisFaults, LoseTheScriptsWithoutHarm) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  ASSERT_EQ(owner.begin(), first_of_all());
   ASSERT_EQ(owner.renew(), WriteOutcome::stored);
 
   server.ask({"SCRIPT", "FLUSH"});
@@ -87,126 +51,41 @@ TEST(RedisFaults, LoseTheScriptsWithoutHarm) {
   EXPECT_TRUE(store.find(owner.key));
 }
 
-TEST(RedisFaults, LoseNothingThatWasAcknowledgedToAKilledDurableServer) {
-  RedisServer server(RedisServer::durable());
+// RD-01
+TEST(RedisFaults, LoseTheScriptsUnderParallelCallersWithoutHarm) {
+  RedisServer server;
   RedisStore store(server.options());
-  Owner finished{store, {"fault", "finished"}};
-  Owner running{store, {"fault", "running"}};
-  ASSERT_EQ(finished.begin(), first);
-  ASSERT_EQ(finished.complete(), WriteOutcome::stored);
-  ASSERT_EQ(running.begin(), first);
-  const std::optional<Record> before = store.find(running.key);
-
-  server.kill();
-  EXPECT_EQ(code_of([&] { static_cast<void>(running.begin()); }), Errc::store_unavailable);
-  server.start();
-
-  EXPECT_TRUE(std::holds_alternative<Completed>(
-      store.begin({.key = finished.key, .owner = OwnerToken::generate()})));
-  EXPECT_TRUE(std::holds_alternative<InProgress>(
-      store.begin({.key = running.key, .owner = OwnerToken::generate()})));
-  EXPECT_EQ(store.find(running.key)->lease_until, before->lease_until);
-  EXPECT_EQ(running.complete(), WriteOutcome::stored);
-}
-
-TEST(RedisFaults, KeepEveryAcknowledgedCompletionThroughKillsUnderLoad) {
-  RedisServer server(RedisServer::durable());
-  RedisStore store(server.options());
-  constexpr int threads = 4;
+  IdempotencyGuard guard{store};
+  constexpr int keys = 200;
+  std::vector<std::atomic<int>> runs(keys);
+  std::atomic<int> wrong{0};
   std::atomic<bool> stop{false};
-  std::vector<std::vector<Key>> acknowledged(threads);
-  {
-    std::vector<std::jthread> workers;
-    for (int thread = 0; thread < threads; ++thread) {
-      workers.emplace_back([&, thread] {
-        for (int number = 0; !stop; ++number) {
-          Owner owner{store, {"load", std::to_string(thread) + "-" + std::to_string(number)}};
-          try {
-            if (owner.begin() != first || owner.complete() != WriteOutcome::stored) continue;
-            acknowledged[static_cast<std::size_t>(thread)].push_back(owner.key);
-          } catch (const Error& error) {
-            EXPECT_TRUE(error.safe_to_retry()) << error.what() << error.detail();
-          }
-        }
-      });
+  std::jthread flusher([&] {
+    while (!stop)
+      server.ask({"SCRIPT", "FLUSH"});
+  });
+
+  run_together(4, [&](std::size_t) {
+    for (int number = 0; number < keys; ++number) {
+      const auto result = guard.run({.key = {"fault", std::to_string(number)}},
+                                    [&] { return ++runs[static_cast<std::size_t>(number)]; });
+      const bool fits = result.status() == RunStatus::in_progress || result.value() == 1;
+      if (!fits) ++wrong;
     }
-    for (int round = 0; round < 3; ++round) {
-      std::this_thread::sleep_for(milliseconds{300});
-      server.kill();
-      server.start();
-    }
-    std::this_thread::sleep_for(milliseconds{100});
-    stop = true;
-  }
+  });
+  stop = true;
+  flusher.join();
 
-  std::size_t checked = 0;
-  for (const std::vector<Key>& keys : acknowledged) {
-    for (const Key& key : keys) {
-      const std::optional<Record> record = store.find(key);
-      ASSERT_TRUE(record) << key.text();
-      ASSERT_EQ(record->state, RecordState::success) << key.text();
-      ++checked;
-    }
-  }
-  EXPECT_GT(checked, 20U);
-}
-
-// RD-03, RD-16
-TEST(RedisFaults, RefuseToDecideOnAReplicaUntilItIsPromoted) {
-  RedisServer server({"--replica-serve-stale-data", "no"});
-  RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  Owner next{store, {"fault", "2"}};
-  ASSERT_EQ(owner.begin(), first);
-
-  server.ask({"REPLICAOF", "127.0.0.1", "1"});
-  EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_unavailable);
-  EXPECT_EQ(code_of([&] { static_cast<void>(owner.complete()); }), Errc::store_unavailable);
-  EXPECT_EQ(code_of([&] { static_cast<void>(store.find(owner.key)); }), Errc::store_unavailable);
-  server.ask({"CONFIG", "SET", "replica-serve-stale-data", "yes"});
-  EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_unavailable);
-  EXPECT_EQ(code_of([&] { static_cast<void>(owner.complete()); }), Errc::store_unavailable);
-  server.ask({"REPLICAOF", "NO", "ONE"});
-
-  EXPECT_EQ(owner.complete(), WriteOutcome::stored);
-  EXPECT_EQ(next.begin(), first);
-}
-
-// RD-06
-TEST(RedisFaults, WaitForAServerThatIsLoading) {
-  RedisServer server(RedisServer::durable());
-  RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
-  server.ask({"EVAL", "for i = 1, 3000 do redis.call('SET', 'filler' .. i, i) end return 1", "0"});
-  server.kill();
-
-  server.start_without_waiting({"--key-load-delay", "400",
-                                "--loading-process-events-interval-bytes", "1024",
-                                "--aof-use-rdb-preamble", "no"});
-  bool was_busy = false;
-  std::optional<WriteOutcome> outcome;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  while (!outcome && std::chrono::steady_clock::now() < end) {
-    try {
-      outcome = owner.complete();
-    } catch (const Error& error) {
-      EXPECT_TRUE(error.safe_to_retry()) << error.what();
-      was_busy = was_busy || error.code() == Errc::store_busy;
-      std::this_thread::sleep_for(milliseconds{2});
-    }
-  }
-
-  EXPECT_TRUE(was_busy);
-  EXPECT_EQ(outcome, WriteOutcome::stored);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
 }
 
 TEST(RedisFaults, SayWhenTheServerIsFull) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  Owner next{store, {"fault", "2"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  RedisOwner next{store, {"fault", "2"}};
+  ASSERT_EQ(owner.begin(), first_of_all());
 
   server.ask({"CONFIG", "SET", "maxmemory", "1"});
   EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_full);
@@ -214,21 +93,21 @@ TEST(RedisFaults, SayWhenTheServerIsFull) {
   server.ask({"CONFIG", "SET", "maxmemory", "0"});
 
   EXPECT_EQ(owner.complete(), WriteOutcome::stored);
-  EXPECT_EQ(next.begin(), first);
+  EXPECT_EQ(next.begin(), first_of_all());
 }
 
 TEST(RedisFaults, RefuseWhatAUserMayNotDo) {
   RedisServer server;
   server.ask(
       {"ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@read", "+@connection", "+time"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.username = "reader";
   options.password = "secret";
   options.observer = &listener;
   RedisStore store(options);
 
-  const Errc code = code_of([&] { static_cast<void>(Owner{store, {"fault", "1"}}.begin()); });
+  const Errc code = code_of([&] { static_cast<void>(RedisOwner{store, {"fault", "1"}}.begin()); });
 
   EXPECT_EQ(code, Errc::store_refused);
   EXPECT_EQ(listener.heard("could not be checked"), 2);
@@ -237,57 +116,79 @@ TEST(RedisFaults, RefuseWhatAUserMayNotDo) {
 TEST(RedisFaults, DoNotTouchWhatIsNoRecord) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner list{store, {"fault", "list"}};
-  Owner text{store, {"fault", "text"}};
-  server.ask({"LPUSH", name_of(list.key), "x"});
-  server.ask({"SET", name_of(text.key), "\x01garbage"});
+  RedisOwner list{store, {"fault", "list"}};
+  RedisOwner text{store, {"fault", "text"}};
+  server.ask({"LPUSH", redis_name(list.key), "x"});
+  server.ask({"SET", redis_name(text.key), "\x01garbage"});
 
-  for (Owner* owner : {&list, &text}) {
+  for (RedisOwner* owner : {&list, &text}) {
     EXPECT_EQ(code_of([&] { static_cast<void>(owner->begin()); }), Errc::store_corrupt);
     EXPECT_EQ(code_of([&] { static_cast<void>(owner->complete()); }), Errc::store_corrupt);
     EXPECT_EQ(code_of([&] { static_cast<void>(store.find(owner->key)); }), Errc::store_corrupt);
   }
 
-  EXPECT_EQ(server.number({"LLEN", name_of(list.key)}), 1);
-  EXPECT_EQ(server.text({"GET", name_of(text.key)}), "\x01garbage");
+  EXPECT_EQ(server.number({"LLEN", redis_name(list.key)}), 1);
+  EXPECT_EQ(server.text({"GET", redis_name(text.key)}), "\x01garbage");
 }
 
-// RD-08, HI-09
-TEST(RedisFaults, DoNotBringAnEvictedRecordBack) {
+// HI-09
+TEST(RedisFaults, TellAnOwnerThatItsRecordIsGoneOrAnothers) {
   RedisServer server;
   RedisStore store(server.options());
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
+  RedisOwner owner{store, {"fault", "1"}};
+  RedisOwner thief{store, owner.key};
+  ASSERT_EQ(owner.begin(), first_of_all());
 
-  server.ask({"DEL", name_of(owner.key)});
+  server.ask({"DEL", redis_name(owner.key)});
+  EXPECT_EQ(owner.renew(), WriteOutcome::lost);
+  EXPECT_EQ(store.renew_many({{owner.key, {owner.token, 1}, std::chrono::seconds{30}}}),
+            std::vector{WriteOutcome::lost});
+  EXPECT_EQ(server.number({"EXISTS", redis_name(owner.key)}), 0);
+  ASSERT_EQ(thief.begin(), first_of_all());
 
   EXPECT_EQ(owner.renew(), WriteOutcome::lost);
   EXPECT_EQ(owner.complete(), WriteOutcome::lost);
-  EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
-            ReleaseOutcome::lost);
-  EXPECT_EQ(server.number({"EXISTS", name_of(owner.key)}), 0);
+  EXPECT_EQ(thief.complete(), WriteOutcome::stored);
 }
 
-// HI-07
-TEST(RedisFaults, DoNotThrowFromAReleaseWithoutAServer) {
-  RedisServer server;
-  Listener listener;
-  RedisOptions options = server.options();
-  options.observer = &listener;
-  RedisStore store(options);
-  Owner owner{store, {"fault", "1"}};
-  ASSERT_EQ(owner.begin(), first);
+// RD-08
+TEST(RedisFaults, DoNotBringAnEvictedRecordBack) {
+  for (const char* policy : {"allkeys-lru", "volatile-lru"}) {
+    RedisServer server({"--maxmemory", "4mb", "--maxmemory-policy", policy});
+    RedisListener listener;
+    RedisOptions options = server.options();
+    options.observer = &listener;
+    RedisStore store(options);
+    EXPECT_EQ(listener.heard("may evict records"), 1) << policy;
+    RedisOwner running{store, {"fault", "running"}};
+    RedisOwner finished{store, {"fault", "finished"}};
+    ASSERT_EQ(running.begin(), first_of_all());
+    ASSERT_EQ(finished.begin(), first_of_all());
+    ASSERT_EQ(finished.complete(), WriteOutcome::stored);
 
-  server.kill();
+    const std::string filler(1'000, 'x');
+    const auto is_there = [&](const RedisOwner& owner) {
+      return server.number({"EXISTS", redis_name(owner.key)}) == 1;
+    };
+    for (int number = 0; number < 100'000 && (is_there(running) || is_there(finished)); ++number) {
+      server.ask({"EVAL",
+                  "for i = 1, 100 do redis.call('SET', KEYS[1] .. i, ARGV[1], 'EX', 1000) end", "1",
+                  "filler" + std::to_string(number) + "-", filler});
+    }
+    ASSERT_FALSE(is_there(running) || is_there(finished)) << policy;
 
-  EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
-            ReleaseOutcome::unknown);
-  EXPECT_EQ(listener.failed_releases, 1);
+    EXPECT_EQ(running.renew(), WriteOutcome::lost);
+    EXPECT_EQ(running.complete(), WriteOutcome::lost);
+    EXPECT_EQ(store.release(running.key, {running.token, 1}, std::chrono::hours{1}),
+              ReleaseOutcome::lost);
+    EXPECT_EQ(finished.complete(), WriteOutcome::lost);
+    EXPECT_FALSE(is_there(running) || is_there(finished)) << policy;
+  }
 }
 
 TEST(RedisHazards, AreNotReportedOfADurableServer) {
   RedisServer server(RedisServer::durable());
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
@@ -299,7 +200,7 @@ TEST(RedisHazards, AreNotReportedOfADurableServer) {
 // RD-08
 TEST(RedisHazards, AreReportedOnce) {
   RedisServer server({"--maxmemory-policy", "allkeys-lru"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
@@ -315,7 +216,7 @@ TEST(RedisHazards, AreReportedOnce) {
 TEST(RedisHazards, AreReportedOfAReplicaAndOfLateFlushes) {
   RedisServer server(
       {"--appendonly", "yes", "--appendfsync", "everysec", "--replicaof", "127.0.0.1 1"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 
@@ -327,7 +228,7 @@ TEST(RedisHazards, AreReportedOfAReplicaAndOfLateFlushes) {
 
 TEST(RedisHazards, AreReportedOfSnapshotsOnly) {
   RedisServer server({"--save", "3600 1"});
-  Listener listener;
+  RedisListener listener;
   RedisOptions options = server.options();
   options.observer = &listener;
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,7 +66,7 @@ class ChildProcess {
     return ChildProcess(id, pipe.read);
   }
 
-  /// Starts a program; its standard output and error are what it says to the parent. `environment` is added to this
+  /// Starts a program that dies with the thread that started it, so that no test leaves one behind; its standard output and error are what it says to the parent. `environment` is added to this
   /// process' own, each as NAME=VALUE.
   [[nodiscard]] static ChildProcess start(const std::vector<std::string>& arguments,
                                           std::vector<std::string> environment = {}) {
@@ -83,6 +84,7 @@ class ChildProcess {
     const Pipe pipe = open_pipe();
     const pid_t id = checked_fork();
     if (id == 0) {  // only calls that are safe after fork
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::dup2(pipe.write, STDOUT_FILENO);
       ::dup2(pipe.write, STDERR_FILENO);
       ::execve(argv[0], argv.data(), envp.data());

@@ -34,21 +34,6 @@ std::string program() {
   return {};
 }
 
-std::uint16_t free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (descriptor < 0 || ::bind(descriptor, any, size) != 0 ||
-      ::getsockname(descriptor, any, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "no free port");
-  }
-  ::close(descriptor);
-  return ntohs(address.sin_port);
-}
-
 struct Close {
   void operator()(redisContext* context) const noexcept { redisFree(context); }
 };
@@ -91,6 +76,21 @@ const ::testing::Environment* const needs_redis_server =
     ::testing::AddGlobalTestEnvironment(new NeedsRedisServer);
 
 }  // namespace
+
+std::uint16_t free_port() {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  if (descriptor < 0 || ::bind(descriptor, any, size) != 0 ||
+      ::getsockname(descriptor, any, &size) != 0) {
+    throw std::system_error(errno, std::generic_category(), "no free port");
+  }
+  ::close(descriptor);
+  return ntohs(address.sin_port);
+}
 
 RedisServer::RedisServer(std::vector<std::string> settings, std::optional<Encryption> encryption)
     : settings_(std::move(settings)), encryption_(std::move(encryption)) {
@@ -181,6 +181,24 @@ bool RedisServer::answers() const {
 }
 
 void RedisServer::kill() { static_cast<void>(process_->kill()); }
+
+void RedisServer::stop() {
+  process_->send(SIGTERM);
+  static_cast<void>(process_->wait());
+}
+
+void RedisServer::pause() {
+  process_->send(SIGSTOP);
+  siginfo_t stopped{};
+  ::waitid(P_PID, static_cast<id_t>(process_->id()), &stopped, WSTOPPED | WNOWAIT);
+}
+
+void RedisServer::resume() { process_->send(SIGCONT); }
+
+void RedisServer::move_to(std::uint16_t port) {
+  ask({"CONFIG", "SET", "port", std::to_string(port)});
+  port_ = port;
+}
 
 RedisServer::Reply RedisServer::ask(const std::vector<std::string>& words, std::uint32_t database) {
   const Context context = connect(port_);

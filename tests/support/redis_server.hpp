@@ -15,6 +15,9 @@
 
 namespace idempotency::testing_support {
 
+/// A port of the loopback that nobody listens on at the moment.
+std::uint16_t free_port();
+
 /// A redis-server of a test's own, on a free port of the loopback and with its data in a temporary folder. It is
 /// stopped, and only it, when this is destroyed; the kernel kills it when the test is killed.
 ///
@@ -52,6 +55,13 @@ class RedisServer {
 
   /// SIGKILL.
   void kill();
+  /// SIGTERM: an orderly end.
+  void stop();
+  /// It takes connections and requests, and answers none until `resume`.
+  void pause();
+  void resume();
+  /// Leaves its port for another; connections that it has stay.
+  void move_to(std::uint16_t port);
   /// On the same port and data as before; waits until it answers.
   void start();
   /// The same with more settings, for once; it may still be loading.

@@ -36,6 +36,8 @@ class UncertainCommits {
   std::vector<CommitFault> faults;
   bool failures_cannot_be_recorded = false;
   std::optional<Errc> openings_fail = std::nullopt;  ///< from the first commit on
+  int unreachable = 0;  ///< so many openings fail before others succeed
+  int openings = 0;
   int finds = 0;
 
   BeginOutcome begin(const BeginRequest& request) { return inner_->begin(request); }
@@ -63,10 +65,14 @@ class UncertainCommits {
     return inner_->find(key);
   }
   Transaction open_transaction(const TransactionOptions& options) {
+    ++openings;
+    if (unreachable-- > 0) throw Error(Errc::store_unavailable, "not there yet");
     if (openings_fail && commits_ > 0) throw Error(*openings_fail, "gone");
     return inner_->open_transaction(options);
   }
   Transaction open_transaction(Connection connection, const TransactionOptions& options) {
+    ++openings;
+    if (unreachable-- > 0) throw Error(Errc::store_unavailable, "not there yet");
     return inner_->open_transaction(connection, options);
   }
   BeginOutcome begin(Transaction& transaction, const BeginRequest& request) {
@@ -300,6 +306,38 @@ TEST_F(GuardTransactionTest, GivesUpAfterThreeLostTransactionsWithNothingWritten
 
   EXPECT_EQ(moves(), "0");
   EXPECT_FALSE(store.find(Key("transfer", "7")).has_value());
+}
+
+TEST_F(GuardTransactionTest, AsksAServerThatCannotBeReachedAsOftenAsARunDoes) {
+  UncertainCommits uncertain(store);
+  IdempotencyGuard uncertain_guard{uncertain, {.begin_attempts = 3}};
+  int runs = 0;
+  const auto move = [&](SqliteTransaction&) { return ++runs; };
+
+  uncertain.unreachable = 2;
+  EXPECT_EQ(uncertain_guard.run_in_transaction(transfer(), move).status(), RunStatus::executed);
+  EXPECT_EQ(uncertain.openings, 3);
+
+  uncertain.unreachable = 3;
+  const auto again = [&] {
+    static_cast<void>(uncertain_guard.run_in_transaction(transfer(), move));
+  };
+  EXPECT_EQ(code_of(again), Errc::store_unavailable);
+  EXPECT_EQ(runs, 1);
+}
+
+TEST_F(GuardTransactionTest, BeginsOnTheCallersConnectionNoMoreThanOnce) {
+  UncertainCommits uncertain(store);
+  IdempotencyGuard uncertain_guard{uncertain, {.begin_attempts = 3}};
+  uncertain.unreachable = 1;
+
+  const auto move = [&] {
+    static_cast<void>(uncertain_guard.run_in_transaction(
+        transfer(), SqliteConnection{application.handle()}, [](SqliteTransaction&) { return 1; }));
+  };
+
+  EXPECT_EQ(code_of(move), Errc::store_unavailable);
+  EXPECT_EQ(uncertain.openings, 1);
 }
 
 TEST_F(GuardTransactionTest, FindsOutThatAnUnknownCommitTookPlace) {

@@ -148,6 +148,8 @@ class TransactionPort {
   virtual WriteOutcome complete(const Key& key, const Ownership& by,
                                 const Completion& completion) = 0;
   [[nodiscard]] virtual bool is_joined() = 0;
+  /// Whether it is on a connection that the caller lends.
+  [[nodiscard]] virtual bool is_callers() const noexcept = 0;
   virtual void commit() = 0;
   virtual void rollback() noexcept = 0;
 };

@@ -43,6 +43,7 @@ class TransactionPortOf final : public TransactionPort {
     return store_->complete(*transaction_, key, by, completion);
   }
   [[nodiscard]] bool is_joined() override { return joined_; }
+  [[nodiscard]] bool is_callers() const noexcept override { return connection_.has_value(); }
   void commit() override {
     // Ended whatever comes of it: a transaction whose commit failed is never used again.
     auto ending = std::exchange(transaction_, std::nullopt);

@@ -1,0 +1,279 @@
+// Each fault of the network at each call of the store, and the pool that is left.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "idempotency/idempotency.hpp"
+#include "idempotency/stores/redis.hpp"
+#include "idempotency/testing/printers.hpp"
+#include "support/barrier.hpp"
+#include "support/error_of.hpp"
+#include "support/fault_proxy.hpp"
+#include "support/redis_owner.hpp"
+#include "support/redis_server.hpp"
+
+namespace idempotency {
+namespace {
+
+using std::chrono::milliseconds;
+using testing_support::code_of;
+using testing_support::FaultProxy;
+using testing_support::first_of_all;
+using testing_support::NetworkFault;
+using testing_support::RedisOwner;
+using testing_support::RedisServer;
+using testing_support::run_together;
+
+constexpr std::chrono::hours retention{1};
+
+Key fresh_key() {
+  static int number = 0;
+  return {"network", std::to_string(::getpid()) + "-" + std::to_string(++number)};
+}
+
+/// A call of the store on a record in a known state, and what the record says when it took effect.
+struct Call {
+  const char* name;
+  std::function<void(RedisStore&, const RedisOwner&)> prepare;
+  std::function<void(RedisStore&, const RedisOwner&)> make;
+  std::function<bool(const std::optional<Record>&)> took_effect;
+};
+
+bool is(const std::optional<Record>& record, RecordState state) {
+  return record && record->state == state;
+}
+
+std::vector<Call> calls() {
+  const auto nothing = [](RedisStore&, const RedisOwner&) {};
+  const auto begun = [](RedisStore& store, const RedisOwner& owner) {
+    EXPECT_EQ(store.begin({.key = owner.key, .owner = owner.token, .lease = milliseconds{20'000}}),
+              first_of_all());
+  };
+  const auto doubtful = [begun](RedisStore& store, const RedisOwner& owner) {
+    begun(store, owner);
+    EXPECT_EQ(store.doubt(owner.key, {owner.token, 1}), WriteOutcome::stored);
+  };
+  const auto state = [](RecordState wanted) {
+    return [wanted](const std::optional<Record>& record) { return is(record, wanted); };
+  };
+  const auto renewed = [](const std::optional<Record>& record) {
+    return record && record->lease_until > record->updated_at + milliseconds{30'000};
+  };
+  const auto always = [](const std::optional<Record>&) { return true; };
+  return {
+      {"begin", nothing,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.begin({.key = owner.key, .owner = owner.token}), first_of_all());
+       },
+       state(RecordState::processing)},
+      {"complete", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.complete(owner.key, {owner.token, 1}, {"result", retention}),
+                   WriteOutcome::stored);
+       },
+       state(RecordState::success)},
+      {"fail", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.fail(owner.key, {owner.token, 1}, {Retryability::permanent, "no", {}},
+                              retention),
+                   WriteOutcome::stored);
+       },
+       state(RecordState::failed)},
+      {"doubt", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.doubt(owner.key, {owner.token, 1}), WriteOutcome::stored);
+       },
+       state(RecordState::uncertain)},
+      {"mark_effect", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.mark_effect(owner.key, {owner.token, 1}), WriteOutcome::stored);
+       },
+       [](const std::optional<Record>& record) { return record && record->effect_marked; }},
+      {"renew", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.renew(owner.key, {owner.token, 1}, milliseconds{60'000}),
+                   WriteOutcome::stored);
+       },
+       renewed},
+      {"renew_many", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         EXPECT_EQ(store.renew_many({{owner.key, {owner.token, 1}, milliseconds{60'000}}}),
+                   std::vector{WriteOutcome::stored});
+       },
+       renewed},
+      {"release", begun,
+       [](RedisStore& store, const RedisOwner& owner) {
+         const ReleaseOutcome outcome = store.release(owner.key, {owner.token, 1}, retention);
+         if (outcome == ReleaseOutcome::unknown) throw Error(Errc::store_reply_lost, "unknown");
+         EXPECT_EQ(outcome, ReleaseOutcome::released);
+       },
+       state(RecordState::failed)},
+      {"resolve", doubtful,
+       [](RedisStore& store, const RedisOwner& owner) {
+         Record seen = *RedisStore(RedisServer::shared().options()).find(owner.key);
+         EXPECT_EQ(store.resolve(seen, {.verdict = Resolution::Verdict::failed}),
+                   WriteOutcome::stored);
+       },
+       state(RecordState::failed)},
+      {"find", begun,
+       [](RedisStore& store, const RedisOwner& owner) { EXPECT_TRUE(store.find(owner.key)); },
+       always},
+      {"list", begun,
+       [](RedisStore& store, const RedisOwner&) {
+         EXPECT_FALSE(store.list({.type = "network"}, "", 1).records.empty());
+       },
+       always},
+      {"statistics", begun,
+       [](RedisStore& store, const RedisOwner&) { EXPECT_GT(store.statistics().processing, 0U); },
+       always},
+  };
+}
+
+constexpr NetworkFault faults[] = {
+    NetworkFault::delayed,   NetworkFault::cut_before_request, NetworkFault::cut_before_reply,
+    NetworkFault::half_open, NetworkFault::reset_before_reply, NetworkFault::reply_swallowed,
+    NetworkFault::trickle};
+
+/// Faults in which the caller hears nothing more.
+bool is_silent(NetworkFault fault) {
+  return fault == NetworkFault::half_open || fault == NetworkFault::reply_swallowed;
+}
+
+bool is_slow(NetworkFault fault) {
+  return fault == NetworkFault::delayed || fault == NetworkFault::trickle;
+}
+
+class RedisNetwork : public ::testing::Test {
+ protected:
+  RedisNetwork() {
+    RedisServer::shared().ask({"FLUSHALL"});
+    proxy_.set_delay(milliseconds{5});
+  }
+
+  RedisOptions through_proxy(milliseconds command_timeout) {
+    return {.port = proxy_.port(), .command_timeout = command_timeout, .max_connections = 1};
+  }
+  void expect_truth(RedisStore& store, const Call& call, NetworkFault fault);
+
+  FaultProxy proxy_{RedisServer::shared().port()};
+  RedisStore direct_{RedisServer::shared().options()};
+};
+
+/// Makes a call whose request is harmed, and looks at what it said, what it did, and what is left of the pool.
+void RedisNetwork::expect_truth(RedisStore& store, const Call& call, NetworkFault fault) {
+  const RedisOwner owner{store, fresh_key()};
+  call.prepare(direct_, owner);
+  const std::uint64_t connections = proxy_.connections();
+  const std::uint64_t harmed = proxy_.harmed();
+  proxy_.harm_next(fault);
+
+  std::optional<Error> error;
+  try {
+    call.make(store, owner);
+  } catch (const Error& thrown) {
+    error = thrown;
+  }
+
+  ASSERT_EQ(proxy_.harmed(), harmed + 1);
+  // A call on a pooled connection that ends is made once more: no fault to the caller.
+  EXPECT_EQ(error.has_value(), is_silent(fault)) << (error ? error->detail() : "no error");
+  if (error) {
+    EXPECT_TRUE(error->effect_possible() || error->safe_to_retry());
+  }
+  EXPECT_TRUE(call.took_effect(direct_.find(owner.key)) || fault == NetworkFault::half_open);
+  if (fault == NetworkFault::half_open && !error->effect_possible()) {
+    EXPECT_EQ(error->code(), Errc::store_unavailable);
+  }
+  const RedisOwner next{store, fresh_key()};
+  EXPECT_FALSE(store.find(next.key)) << "the next call gets its own answer";
+  EXPECT_EQ(proxy_.connections(), connections + (is_slow(fault) ? 0 : 1));
+}
+
+// HI-06, HI-11
+TEST_F(RedisNetwork, HarmsNoCallMoreThanItSaysAndLeavesNoBrokenConnection) {
+  RedisStore patient(through_proxy(std::chrono::seconds{10}));
+  RedisStore hasty(through_proxy(milliseconds{150}));
+  for (const Call& call : calls()) {
+    for (const NetworkFault fault : faults) {
+      SCOPED_TRACE(std::string(call.name) + ", fault " + std::to_string(static_cast<int>(fault)));
+      expect_truth(is_silent(fault) ? hasty : patient, call, fault);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// HI-11: the first call after the network has dropped an idle connection without a word
+TEST_F(RedisNetwork, TakesNoLongerThanTheTimeoutOverASilentlyDroppedConnection) {
+  RedisStore store(through_proxy(milliseconds{100}));
+  RedisOwner owner{store, fresh_key()};
+  ASSERT_EQ(owner.begin(), first_of_all());
+  proxy_.plan([at = proxy_.requests()](std::uint64_t number) {
+    return number == at ? NetworkFault::half_open : NetworkFault::none;
+  });
+
+  const auto started = std::chrono::steady_clock::now();
+  EXPECT_EQ(code_of([&] { static_cast<void>(owner.complete()); }), Errc::store_reply_lost);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds{20});
+
+  EXPECT_EQ(owner.complete(), WriteOutcome::stored);
+  EXPECT_TRUE(std::holds_alternative<Completed>(
+      store.begin({.key = owner.key, .owner = OwnerToken::generate()})));
+}
+
+// Every fault at every request of a run, thousands of times, in an order that a seed decides.
+TEST_F(RedisNetwork, MakesNoHandlerRunTwiceAndNoReplayDiffer) {
+  RedisOptions options = through_proxy(milliseconds{40});
+  options.connect_timeout = milliseconds{200};
+  options.max_connections = 16;
+  RedisStore store(options);
+  IdempotencyGuard guard{store, {.write_budget = milliseconds{200}}};
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  proxy_.plan([&](std::uint64_t) {
+    return random() % 4 == 0 ? faults[random() % std::size(faults)] : NetworkFault::none;
+  });
+  std::atomic<int> runs_of_all{0};
+  std::atomic<int> replays_of_all{0};
+  std::atomic<int> wrong{0};
+
+  run_together(16, [&](std::size_t thread) {
+    for (int round = 0; round < 130; ++round) {
+      const Key key{"network", std::to_string(thread) + "-" + std::to_string(round)};
+      int runs = 0;
+      for (int call = 0; call < 3; ++call) {
+        try {
+          // The lease outlasts the test: whoever ran a second time would do so within it.
+          const auto result =
+              guard.run({.key = key, .policy = {.lease = std::chrono::minutes{10}}}, [&] {
+                ++runs;
+                return key.text();
+              });
+          if (result.status() != RunStatus::replayed) continue;
+          ++replays_of_all;
+          if (result.value() != key.text()) ++wrong;
+        } catch (const Error& error) {
+          if (!error.safe_to_retry() && !error.effect_possible()) ++wrong;
+        }
+      }
+      if (runs > 1) ++wrong;
+      runs_of_all += runs;
+    }
+  });
+
+  proxy_.heal();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(runs_of_all, 500);
+  EXPECT_GT(replays_of_all, 500);
+  EXPECT_GT(proxy_.harmed(), 1'000U);
+}
+
+}  // namespace
+}  // namespace idempotency

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace idempotency::testing_support {
+
+/// What stands between a client and a Redis, or in the place of one, on a free port of the loopback. Each connection has a
+/// thread of its own.
+class RedisStandIn {
+ public:
+  /// What a command is answered, as the protocol writes it, for example "+OK\r\n"; called by several threads. An empty
+  /// answer closes the connection.
+  using Answer = std::function<std::string(const std::vector<std::string>& words)>;
+  explicit RedisStandIn(Answer answer);
+  RedisStandIn(const RedisStandIn&) = delete;
+  RedisStandIn& operator=(const RedisStandIn&) = delete;
+  /// Ends all connections and threads.
+  ~RedisStandIn();
+
+  /// One that passes everything on to a server and says that its version is another.
+  static std::unique_ptr<RedisStandIn> of_version(std::uint16_t server_port, std::string version);
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+ private:
+  using Serve = std::function<void(int client, int ended)>;
+  struct OfServe {
+    Serve serve;
+  };
+  explicit RedisStandIn(OfServe serve);
+  void accept_clients(const Serve& serve);
+
+  std::uint16_t port_ = 0;
+  int listener_ = -1;
+  int ended_[2] = {-1, -1};  ///< a pipe; its other end is closed when this is destroyed
+  std::thread acceptor_;
+};
+
+}  // namespace idempotency::testing_support
