@@ -129,12 +129,13 @@ std::optional<BeginOutcome> Records::insert_or_look(Parameters parameters,
   Reply reply = prefix_.empty() ? send(statement, parameters, write_)
                                 : send(prefix_ + statement, parameters, write_);
   Row row = read_row(reply.rows.at(0));
-  if (row.facts.ownership.owner != request.owner) return outcome_of(std::move(row), request);
-  // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed.
+  // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed. Judged all the
+  // same: it may have been repeated within the millisecond, with another fingerprint.
+  const bool is_own = row.facts.ownership.owner == request.owner;
   const bool is_new = row.facts.state == RecordState::processing &&
                       row.facts.ownership.fence == 1 && row.facts.created_at == row.now;
-  if (!is_new) return std::nullopt;
-  return Acquired{1, row.attempt};
+  if (is_own && !is_new) return std::nullopt;
+  return outcome_of(std::move(row), request);
 }
 
 std::optional<BeginOutcome> Records::peek(const BeginRequest& request) {

@@ -283,6 +283,21 @@ TEST_F(MySqlDecisions, FollowTheTableOfTransitionsWithoutReturning) {
   check_all(records);
 }
 
+TEST_F(MySqlDecisions, JudgeARepeatedBeginWithinTheSameMillisecond) {
+  Connection connection(options_);
+  static_cast<void>(connection.run("SET timestamp = 1700000000.5", detail::mysql::Stage::read));
+  Records records(connection, statements_);
+  BeginRequest request{.key = {"decision", "same millisecond"},
+                       .owner = caller_token,
+                       .fingerprint = Fingerprint::of_bytes("one")};
+
+  EXPECT_EQ(records.begin(request), BeginOutcome(Acquired{1, 1}));
+  EXPECT_EQ(records.begin(request), BeginOutcome(Acquired{1, 1}));
+  request.fingerprint = Fingerprint::of_bytes("another");
+  EXPECT_EQ(records.begin(request), BeginOutcome(Mismatch{FingerprintMatch::different, 1}));
+  plain_.run("DELETE FROM idempotency_record");
+}
+
 // MY-07, and SIMULTANEOUS_ASSIGNMENT, which would break the order of assignments: on a connection of the application's.
 TEST_F(MySqlDecisions, FollowTheTableOnAConnectionWithOtherSettings) {
   PlainConnection client(options_, CLIENT_FOUND_ROWS);
