@@ -195,6 +195,8 @@ class ProcessStorm {
     const auto result = [&] {
       if constexpr (requires { Backend::run_in_transaction(guard, operation, value); }) {
         if (promise == Promise::transaction) {
+          journal.note("asked " + name +
+                       " -");  // who dies after the commit cannot tell of it any more
           return Backend::run_in_transaction(guard, operation, value);
         }
       }
@@ -225,6 +227,7 @@ class ProcessStorm {
       } else {
         std::string value;
         lines >> value;
+        if (what == "asked") continue;
         key.values.insert(value);
         ++key.answers;
       }

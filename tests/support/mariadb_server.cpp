@@ -111,15 +111,19 @@ MariaDbServer::~MariaDbServer() {
 }
 
 void MariaDbServer::install() {
-  ChildProcess installer = ChildProcess::start(
-      with_user({install_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
-                 "--auth-root-authentication-method=normal", "--skip-test-db",
-                 "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"}));
-  std::string said;
-  for (const std::string& line : installer.remaining_lines())
-    said += line + '\n';
-  if (installer.wait() != ProcessEnd{0, 0}) {
-    throw std::runtime_error("mariadb-install-db failed:\n" + said);
+  // The server of 10.11 has been seen to crash while it makes its own tables.
+  constexpr int most_attempts = 3;
+  for (int attempt = 1;; ++attempt) {
+    ChildProcess installer = ChildProcess::start(
+        with_user({install_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
+                   "--auth-root-authentication-method=normal", "--skip-test-db",
+                   "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"}));
+    std::string said;
+    for (const std::string& line : installer.remaining_lines())
+      said += line + '\n';
+    if (installer.wait() == ProcessEnd{0, 0}) return;
+    if (attempt == most_attempts) throw std::runtime_error("mariadb-install-db failed:\n" + said);
+    std::filesystem::remove_all(directory_.file("data"));
   }
 }
 

@@ -63,7 +63,8 @@ class Shouter {
         std::array<char, 64> bytes{};
         for (ssize_t size = 0; (size = ::recv(client, bytes.data(), bytes.size(), 0)) > 0;) {
           ++heard_;
-          for (char& byte : bytes) byte = static_cast<char>(std::toupper(byte));
+          for (char& byte : bytes)
+            byte = static_cast<char>(std::toupper(byte));
           ::send(client, bytes.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL);
         }
         ::close(client);
