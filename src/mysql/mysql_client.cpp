@@ -29,6 +29,8 @@ void set_option(MYSQL* handle, enum mysql_option option, const void* value) {
 
 #if defined(MARIADB_BASE_VERSION) || defined(MARIADB_PACKAGE_VERSION_ID)  // libmariadb
 
+constexpr bool writes_plain_without_sigpipe = true;
+
 void set_encryption_mode(MYSQL* handle, MySqlTls tls) {
   const ClientBool encrypt = tls == MySqlTls::off ? 0 : 1;
   const ClientBool verify = tls == MySqlTls::verified ? 1 : 0;
@@ -37,6 +39,8 @@ void set_encryption_mode(MYSQL* handle, MySqlTls tls) {
 }
 
 #else
+
+constexpr bool writes_plain_without_sigpipe = false;  // it ignores SIGPIPE once, at its start
 
 void set_encryption_mode(MYSQL* handle, MySqlTls tls) {
   unsigned mode = SSL_MODE_DISABLED;
@@ -78,7 +82,7 @@ ClientUse::ClientUse() {
 }
 
 SigpipeShield::SigpipeShield(Traffic traffic) noexcept {
-  if (traffic == Traffic::plain) return;
+  if (traffic == Traffic::plain && writes_plain_without_sigpipe) return;
   sigset_t pending;
   if (sigpending(&pending) != 0 || sigismember(&pending, SIGPIPE) != 0) return;  // held already
   const sigset_t pipe = only_sigpipe();

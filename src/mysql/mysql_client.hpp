@@ -32,7 +32,7 @@ class ClientUse {
 enum class Traffic : std::uint8_t { plain, encrypted };
 
 /// Keeps SIGPIPE from this thread: libmariadb lets OpenSSL write by itself, which raises it when the server has gone.
-/// Plain traffic raises none.
+/// Plain traffic raises it with libmysqlclient only.
 class SigpipeShield {
  public:
   explicit SigpipeShield(Traffic traffic) noexcept;
