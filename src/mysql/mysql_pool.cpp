@@ -50,19 +50,27 @@ std::unique_ptr<Connection> Pool::idle(Autocommit autocommit) noexcept {
   return connection;
 }
 
+void Pool::set_up(Connection& connection, Autocommit autocommit,
+                  std::chrono::milliseconds lock_wait) const {
+  connection.set_autocommit(autocommit);
+  if (connection.traits().sets_for_statement) return;
+  connection.set_lock_wait(std::min(lock_wait, options_.read_timeout));
+}
+
 /// Of one that was idle: the server may have closed it since.
-bool Pool::is_ready(Connection& connection, Autocommit autocommit) {
+bool Pool::is_ready(Connection& connection, Autocommit autocommit,
+                    std::chrono::milliseconds lock_wait) const {
   if (!connection.settle()) return false;
   try {
-    connection.set_autocommit(autocommit);
+    set_up(connection, autocommit, lock_wait);
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
-std::unique_ptr<Connection> Pool::take(Autocommit autocommit, Freshness freshness,
-                                       SteadyTime deadline) {
+std::unique_ptr<Connection> Pool::take(Autocommit autocommit, std::chrono::milliseconds lock_wait,
+                                       Freshness freshness, SteadyTime deadline) {
   std::unique_ptr<Connection> connection;
   std::vector<std::unique_ptr<Connection>> stale;
   {
@@ -77,10 +85,10 @@ std::unique_ptr<Connection> Pool::take(Autocommit autocommit, Freshness freshnes
   try {
     const ClientUse use;
     stale.clear();
-    if (connection && !is_ready(*connection, autocommit)) connection.reset();
+    if (connection && !is_ready(*connection, autocommit, lock_wait)) connection.reset();
     if (!connection) {
       connection = std::make_unique<Connection>(options_);
-      connection->set_autocommit(autocommit);
+      set_up(*connection, autocommit, lock_wait);
     }
     return connection;
   } catch (...) {

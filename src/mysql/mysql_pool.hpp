@@ -26,9 +26,12 @@ class Pool {
  public:
   explicit Pool(const MySqlOptions& options) : options_(options) {}
 
+  /// One whose statements wait for locks no longer than `lock_wait`, unless they say so themselves.
+  ///
   /// Errors: `Errc::store_busy` when none is free by `deadline`; those of connecting.
-  [[nodiscard]] std::unique_ptr<Connection> take(Autocommit autocommit, Freshness freshness,
-                                                 SteadyTime deadline);
+  [[nodiscard]] std::unique_ptr<Connection> take(Autocommit autocommit,
+                                                 std::chrono::milliseconds lock_wait,
+                                                 Freshness freshness, SteadyTime deadline);
   /// A broken connection is closed.
   void give_back(std::unique_ptr<Connection> connection) noexcept;
   /// Closes what is idle. Preconditions: nobody uses the pool any more.
@@ -39,7 +42,10 @@ class Pool {
  private:
   void wait_for_place(std::unique_lock<std::mutex>& lock, SteadyTime deadline);
   [[nodiscard]] std::unique_ptr<Connection> idle(Autocommit autocommit) noexcept;
-  [[nodiscard]] static bool is_ready(Connection& connection, Autocommit autocommit);
+  void set_up(Connection& connection, Autocommit autocommit,
+              std::chrono::milliseconds lock_wait) const;
+  [[nodiscard]] bool is_ready(Connection& connection, Autocommit autocommit,
+                              std::chrono::milliseconds lock_wait) const;
   void leave_place() noexcept;
 
   const MySqlOptions& options_;

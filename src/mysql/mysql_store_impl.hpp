@@ -57,6 +57,7 @@ struct TransactionState {
   Kind kind;
   std::unique_ptr<Connection> connection;
   Records records;
+  std::chrono::milliseconds wait;
   SteadyTime deadline;
   std::string prefix;
   std::optional<Turn> turn = std::nullopt;
@@ -112,8 +113,8 @@ class StoreImpl {
     while (true) {
       repetition.error = 0;
       try {
-        PooledConnection connection(pool_,
-                                    pool_.take(Autocommit::on, repetition.freshness, deadline));
+        PooledConnection connection(
+            pool_, pool_.take(Autocommit::on, options_.lock_wait, repetition.freshness, deadline));
         repetition.was_used = connection->was_used();
         try {
           return work(*connection);

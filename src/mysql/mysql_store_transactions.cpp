@@ -130,16 +130,17 @@ std::unique_ptr<TransactionState> StoreImpl::open_own(const TransactionOptions& 
   refuse_after_fork();
   refuse_nested();
   const SteadyTime deadline = std::chrono::steady_clock::now() + options.wait;
-  std::unique_ptr<Connection> connection = pool_.take(Autocommit::off, Freshness::any, deadline);
+  std::unique_ptr<Connection> connection =
+      pool_.take(Autocommit::off, options.wait, Freshness::any, deadline);
   try {
     Connection& lane = *connection;
     const std::string prefix = prefix_for(options.wait, Kind::own);
-    if (!traits_.sets_for_statement) lane.set_lock_wait(options.wait);
     auto state = std::make_unique<TransactionState>(
         TransactionState{.store = this,
                          .kind = Kind::own,
                          .connection = nullptr,
                          .records = Records(lane, statements_, Travel::prepared, prefix),
+                         .wait = options.wait,
                          .deadline = deadline,
                          .prefix = prefix});
     transaction_threads_.add(state->opener);
@@ -168,6 +169,7 @@ std::unique_ptr<TransactionState> StoreImpl::adopt(MYSQL* handle,
                        .kind = kind,
                        .connection = std::move(connection),
                        .records = Records(lane, statements_, Travel::text, prefix),
+                       .wait = options.wait,
                        .deadline = std::chrono::steady_clock::now() + options.wait,
                        .prefix = prefix});
   begin_adopted(*state);
@@ -195,7 +197,7 @@ void StoreImpl::begin_adopted(TransactionState& state) {
 void StoreImpl::reconnect(TransactionState& state) {
   state.connection->set_broken();
   pool_.give_back(std::move(state.connection));
-  state.connection = pool_.take(Autocommit::off, Freshness::fresh, state.deadline);
+  state.connection = pool_.take(Autocommit::off, state.wait, Freshness::fresh, state.deadline);
   state.records = Records(*state.connection, statements_, Travel::prepared, state.prefix);
 }
 
