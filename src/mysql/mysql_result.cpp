@@ -75,6 +75,7 @@ constexpr std::array known{
     Known{2026, Cause::reply_lost},     // TLS error
     Known{2027, Cause::reply_lost},     // malformed packet
     Known{2055, Cause::reply_lost},     // lost connection, with the system's error
+    Known{2061, Cause::refused},        // the client's part of an account's authentication
     Known{3024, Cause::interrupted},    // max_execution_time (MySQL)
     Known{3100, Cause::conflict},       // group replication: transaction rolled back
     Known{3101, Cause::conflict},       // the same, at COMMIT

@@ -70,6 +70,7 @@ constexpr Case cases[] = {
     {"unknown database", 1049, refused, refused, refused, refused, statement, unknown},
     {"syntax", 1064, refused, refused, refused, refused, statement, unknown},
     {"authentication plugin", 2059, refused, refused, refused, refused, statement, unknown},
+    {"authentication refused", 2061, refused, refused, refused, refused, statement, unknown},
 };
 
 TEST(MySqlErrors, HaveOneCodeForEachStage) {
