@@ -77,10 +77,12 @@ class MySqlFixture {
 class UnusualConnectionFixture : public MySqlFixture {
  public:
   UnusualConnectionFixture() : MySqlFixture(CLIENT_FOUND_ROWS) {
-    application().set(
-        "SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,SIMULTANEOUS_ASSIGNMENT', "
-        "time_zone = '+09:00', autocommit = 0, character_set_client = latin1, "
-        "character_set_connection = latin1, tx_isolation = 'SERIALIZABLE'");
+    const bool mysql = MariaDbServer::is_mysql();
+    application().set(std::string("SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT") +
+                      (mysql ? "" : ",SIMULTANEOUS_ASSIGNMENT") +
+                      "', time_zone = '+09:00', autocommit = 0, character_set_client = latin1, "
+                      "character_set_connection = latin1, " +
+                      (mysql ? "transaction_isolation" : "tx_isolation") + " = 'SERIALIZABLE'");
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <random>
 #include <string>
@@ -52,14 +53,17 @@ class MySqlCost : public ::testing::Test {
     return options;
   }
   Counts now() {
+    // MySQL's own thread writes the log as often as it likes between two flushes, which it counts.
+    const std::string flushes =
+        MariaDbServer::is_mysql() ? "Innodb_os_log_fsyncs" : "Innodb_log_writes";
     Counts counts{.exchanges = proxy_.requests()};
-    for (const auto& row :
-         plain_.run("SHOW GLOBAL STATUS WHERE variable_name IN ('Questions', 'Com_stmt_prepare', "
-                    "'Innodb_log_writes')")) {
+    for (const auto& row : plain_.run(
+             "SHOW GLOBAL STATUS WHERE variable_name IN ('Questions', 'Com_stmt_prepare', '" +
+             flushes + "')")) {
       const std::uint64_t value = std::stoull(row[1]);
       if (row[0] == "Questions") counts.statements = value;
       if (row[0] == "Com_stmt_prepare") counts.prepared = value;
-      if (row[0] == "Innodb_log_writes") counts.flushes = value;
+      if (row[0] == flushes) counts.flushes = value;
     }
     return counts;
   }
@@ -97,6 +101,11 @@ class MySqlCost : public ::testing::Test {
     };
     return guard_.run_in_transaction(operation(value), business).status();
   }
+  /// Every statement is prepared, and no ROLLBACK is under way.
+  static void warm_up(const std::function<void(const std::string&)>& transact) {
+    for (const char* value : {"warm-up", "warm-up", "warmed up"})
+      transact(value);
+  }
   /// By another process, so that this store has never seen the keys.
   void finish_elsewhere() {
     MySqlStore other(server_options_);
@@ -109,6 +118,8 @@ class MySqlCost : public ::testing::Test {
   }
 
   static constexpr int times = 6;
+  /// The record's INSERT; MySQL does not return what it found, and is asked.
+  static std::uint64_t exchanges_of_begin() { return MariaDbServer::is_mysql() ? 2 : 1; }
 
   MySqlOptions server_options_ = MariaDbServer::shared().options();
   FaultProxy proxy_{server_options_.port};
@@ -129,11 +140,15 @@ TEST_F(MySqlCost, IsTwoExchangesAndTwoFlushesForAFirstRun) {
 TEST_F(MySqlCost, IsOneExchangeAndNoFlushForADuplicateNotSeenBefore) {
   finish_elsewhere();
   run("warm-up");
+  run("warm-up");
 
   const Counts cost =
       cost_of([&](const std::string& value) { EXPECT_EQ(run(value), RunStatus::replayed); });
 
-  EXPECT_EQ(cost, (Counts{.exchanges = 1, .statements = 1, .prepared = 0, .flushes = 0}));
+  EXPECT_EQ(cost, (Counts{.exchanges = exchanges_of_begin(),
+                          .statements = exchanges_of_begin(),
+                          .prepared = 0,
+                          .flushes = 0}));
 }
 
 TEST_F(MySqlCost, IsOneExchangeAndNoFlushForADuplicateSeenBefore) {
@@ -169,6 +184,7 @@ TEST_F(MySqlCost, IsInATransactionThatOfTheBusinessAlone) {
 TEST_F(MySqlCost, IsInATransactionOneExchangeAndNoFlushForADuplicateSeenBefore) {
   for (int time = 0; time < 3; ++time)
     transact("k");
+  transact("the last rollback has been answered before this");
 
   const Counts cost =
       cost_of([&](const std::string&) { EXPECT_EQ(transact("k"), RunStatus::replayed); });
@@ -179,7 +195,7 @@ TEST_F(MySqlCost, IsInATransactionOneExchangeAndNoFlushForADuplicateSeenBefore) 
 // The ROLLBACK that lets the record's lock go is sent and not waited for.
 TEST_F(MySqlCost, IsInATransactionOneExchangeThatIsWaitedForForADuplicateNotSeenBefore) {
   finish_elsewhere();
-  transact("warm-up");
+  warm_up([&](const std::string& value) { transact(value); });
   const Counts before = now();
 
   for (int time = 0; time < times; ++time)
@@ -187,14 +203,15 @@ TEST_F(MySqlCost, IsInATransactionOneExchangeThatIsWaitedForForADuplicateNotSeen
   transact("the last rollback has been answered before this");
 
   const Counts after = now();
-  EXPECT_EQ(after.exchanges - before.exchanges, 2U * times + 3);
-  EXPECT_EQ(after.statements - before.statements - 1, 2U * times + 4);
+  const std::uint64_t of_duplicates = (exchanges_of_begin() + 1) * times;
+  EXPECT_EQ(after.exchanges - before.exchanges, of_duplicates + 3);
+  EXPECT_EQ(after.statements - before.statements - 1, of_duplicates + 4);
   EXPECT_EQ(after.prepared, before.prepared);
 }
 
 TEST_F(MySqlCost, IsNoFlushForADuplicateInATransaction) {
   finish_elsewhere();
-  transact("warm-up");
+  warm_up([&](const std::string& value) { transact(value); });
 
   std::uint64_t least = 1000;
   for (int time = 0; time < times; ++time) {
@@ -213,8 +230,10 @@ TEST_F(MySqlCost, IsForADuplicateInATransactionNoWaitForTheAnswerToItsRollback) 
   MySqlStore patient(options);
   IdempotencyGuard guard{patient};
   const auto nothing = [](MySqlTransaction&) { return std::string("result"); };
-  ASSERT_EQ(guard.run_in_transaction(operation("warm-up"), nothing).status(), RunStatus::executed);
-  proxy_.harm(1, NetworkFault::half_open);  // the ROLLBACK: never answered
+  warm_up([&](const std::string& value) {
+    static_cast<void>(guard.run_in_transaction(operation(value), nothing));
+  });
+  proxy_.harm(exchanges_of_begin(), NetworkFault::half_open);  // the ROLLBACK: never answered
 
   auto duplicate = std::async(std::launch::async, [&] {
     return guard.run_in_transaction(operation("0"), nothing).status();
@@ -232,9 +251,9 @@ TEST_F(MySqlCost, IsAnotherConnectionWhenTheAnswerToARollbackIsLost) {
   int number = 0;
   for (const NetworkFault fault : {NetworkFault::cut_before_request, NetworkFault::cut_before_reply,
                                    NetworkFault::reset_before_reply}) {
-    transact("warm-up " + std::to_string(number));
+    warm_up([&](const std::string& value) { transact(value + ' ' + std::to_string(number)); });
     const std::uint64_t connections = proxy_.connections();
-    proxy_.harm(1, fault);
+    proxy_.harm(exchanges_of_begin(), fault);
 
     EXPECT_EQ(transact(std::to_string(number)), RunStatus::replayed);
     EXPECT_EQ(transact(std::to_string(number + 1)), RunStatus::replayed);

@@ -158,6 +158,20 @@ TEST_F(MySqlFaults, RefuseAWrongPasswordWithoutShowingIt) {
   EXPECT_EQ((error.what() + error.detail()).find("wr0ng"), std::string::npos);
 }
 
+// MySQL's default is caching_sha2_password, which without TLS needs the server's key the first time.
+TEST_F(MySqlFaults, AcceptAPasswordOfTheServersUsualKindWithoutTls) {
+  plain_.run("DROP USER IF EXISTS 'usual'@'127.0.0.1'");
+  plain_.run("CREATE USER 'usual'@'127.0.0.1' IDENTIFIED BY 'right'");
+  plain_.run("GRANT ALL ON " + options_.database + ".* TO 'usual'@'127.0.0.1'");
+  MySqlOptions options = options_;
+  options.user = "usual";
+  options.password = "right";
+
+  MySqlStore store(options);
+
+  EXPECT_TRUE(std::holds_alternative<Acquired>(store.begin(request())));
+}
+
 TEST_F(MySqlFaults, AreBusyWhenAllConnectionsAreInUse) {
   MySqlOptions options = options_;
   options.connections = 1;
@@ -188,8 +202,10 @@ TEST_F(MySqlFaults, ShareFewConnectionsAmongManyThreads) {
   threads.clear();
 
   EXPECT_EQ(acquired, 160);
-  EXPECT_LE(std::stoi(plain_.ask(
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'")),
+  // Not information_schema.processlist: MySQL refuses to show it beside a statement with bytes that are no text.
+  const auto sessions = plain_.run("SHOW PROCESSLIST");
+  EXPECT_LE(std::count_if(sessions.begin(), sessions.end(),
+                          [](const auto& row) { return row[1] == "root"; }),
             3 + 2);
 }
 

@@ -56,16 +56,11 @@ class MySqlKnownFaults : public ::testing::Test {
     return static_cast<MYSQL*>(connection.handle());
   }
   std::string effects() { return plain_.ask("SELECT COUNT(*) FROM effect"); }
-  /// Waits until the server's list of sessions answers `count` to a condition.
-  void wait_for_sessions(const std::string& condition, const std::string& count) {
-    const std::string sql =
-        "SELECT COUNT(*) FROM information_schema.processlist WHERE id <> "
-        "CONNECTION_ID() AND " +
-        condition;
+  /// Waits until the last column of what the server answers is `wanted`.
+  void wait_for(const std::string& sql, const std::string& wanted) {
     const auto end = std::chrono::steady_clock::now() + 30s;
-    while (plain_.ask(sql) != count) {
-      if (std::chrono::steady_clock::now() > end)
-        throw std::runtime_error("sessions: " + condition);
+    while (plain_.run(sql).at(0).back() != wanted) {
+      if (std::chrono::steady_clock::now() > end) throw std::runtime_error("not " + sql);
     }
   }
 
@@ -79,12 +74,17 @@ TEST_F(MySqlKnownFaults, TellKeysApartInDatabasesOfAnyCollation) {
   const std::vector<std::string> values{
       "abc", "ABC", "Abc", "\xc3\x9f", "ss", "\xc3\xa9", "e", "e\xcc\x81", "\xc4\xb0",
       "i",   "I",   "k",   "k ",       " k", "k  ",      "K", "k\xc2\xa0", "k\xe3\x80\x80"};
-  for (const char* collation :
-       {"utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb4_unicode_520_ci",
-        "utf8mb4_uca1400_ai_ci", "utf8mb4_bin", "utf8mb4_nopad_bin", "latin1_swedish_ci",
-        "latin1_bin", "ucs2_general_ci"}) {
+  std::vector<std::string> collations{
+      "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb4_unicode_520_ci", "utf8mb4_bin",
+      "latin1_swedish_ci",  "latin1_bin",         "ucs2_general_ci"};
+  const std::vector<std::string> others =
+      MariaDbServer::is_mysql()
+          ? std::vector<std::string>{"utf8mb4_0900_ai_ci", "utf8mb4_0900_bin"}
+          : std::vector<std::string>{"utf8mb4_uca1400_ai_ci", "utf8mb4_nopad_bin"};
+  collations.insert(collations.end(), others.begin(), others.end());
+  for (const std::string& collation : collations) {
     plain_.run("DROP DATABASE IF EXISTS collated");
-    const std::string set(collation, std::string_view(collation).find('_'));
+    const std::string set = collation.substr(0, collation.find('_'));
     plain_.run("CREATE DATABASE collated CHARACTER SET " + set + " COLLATE " + collation);
     MySqlOptions options = options_;
     options.database = "collated";
@@ -223,7 +223,7 @@ TEST_F(MySqlKnownFaults, LetExactlyOneInWhenTheFirstOfManyInsertersRollsBack) {
           .status();
     }));
   }
-  wait_for_sessions("info LIKE '%INSERT INTO%idempotency_record%'", "4");
+  wait_for("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'", "4");
   store.rollback(first);
 
   std::map<RunStatus, int> statuses;
@@ -318,6 +318,7 @@ TEST_F(MySqlKnownFaults, ReplayInACallersTransactionWhoseSnapshotIsOlder) {
   for (const char* level : {"REPEATABLE READ", "SERIALIZABLE", "READ COMMITTED"}) {
     const std::string value(level, 4);
     PlainConnection client(options_);
+    client.allow_old_snapshots();
     client.run(std::string("SET SESSION TRANSACTION ISOLATION LEVEL ") + level);
     client.run("START TRANSACTION");
     client.run("SELECT * FROM effect");
@@ -332,12 +333,13 @@ TEST_F(MySqlKnownFaults, ReplayInACallersTransactionWhoseSnapshotIsOlder) {
 
     EXPECT_EQ(result.status(), RunStatus::replayed) << level;
     EXPECT_EQ(result.value(), "won");
-    EXPECT_EQ(client.ask("SELECT @@in_transaction"), "1");
+    EXPECT_TRUE(client.in_transaction());
   }
 }
 
 // MY-11: where the server refuses to write over what the snapshot does not show, the caller hears that its transaction is lost.
 TEST_F(MySqlKnownFaults, TellACallerWhoseServerInsistsOnItsSnapshot) {
+  if (MariaDbServer::is_mysql()) GTEST_SKIP() << "MySQL never does";
   PlainConnection client(options_);
   client.run("SET innodb_snapshot_isolation = ON");
   client.run("START TRANSACTION");
@@ -373,7 +375,8 @@ TEST_F(MySqlKnownFaults, GoOnAfterTheServerClosedWhatWasIdle) {
   const auto ours = plain_.run(
       "SELECT GROUP_CONCAT(id) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND "
       "time < 5 AND command = 'Sleep'");
-  wait_for_sessions("id IN (" + ours[0][0] + ")", "1");  // the fixture's own store stays
+  wait_for("SELECT COUNT(*) FROM information_schema.processlist WHERE id IN (" + ours[0][0] + ")",
+           "1");  // the fixture's own store stays
 
   EXPECT_EQ(store.complete(wanted.key, {wanted.owner, 1}, {.result = "r"}), WriteOutcome::stored);
   EXPECT_EQ(guard.run_in_transaction(operation("in"), [](MySqlTransaction&) { return 1; }).status(),
@@ -416,7 +419,7 @@ std::string pattern_of(std::size_t size) {
 TEST_F(MySqlKnownFaults, GiveResultsOfEverySizeBackAsTheyWere) {
   plain_.run("SET GLOBAL max_allowed_packet = 64 * 1024 * 1024");
   MySqlStore store(options_);
-  plain_.run("SET GLOBAL max_allowed_packet = DEFAULT");
+  plain_.run("SET GLOBAL max_allowed_packet = 16 * 1024 * 1024");
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{255}, std::size_t{256}, std::size_t{65'535},
         std::size_t{65'536}, std::size_t{1} << 20U, std::size_t{17} << 20U}) {
@@ -471,7 +474,7 @@ TEST_F(MySqlKnownFaults, KeepAResultThatFitsOnlyWithoutTheCommit) {
   const auto handler = [&](MySqlTransaction&) { return result; };
   const auto first = guard.run_in_transaction(operation(), handler);
   const auto second = guard.run_in_transaction(operation(), handler);
-  plain_.run("SET GLOBAL max_allowed_packet = DEFAULT");
+  plain_.run("SET GLOBAL max_allowed_packet = 16 * 1024 * 1024");
 
   EXPECT_EQ(first.status(), RunStatus::executed);
   ASSERT_EQ(second.status(), RunStatus::replayed);
@@ -545,7 +548,7 @@ TEST_F(MySqlKnownFaults, NeverCommitACallersTransactionByMakingTheTable) {
   ASSERT_TRUE(std::holds_alternative<Acquired>(store.begin(joined, request())));
   store.commit(joined);
   EXPECT_EQ(effects(), "0");
-  EXPECT_EQ(client.ask("SELECT @@in_transaction"), "1");
+  EXPECT_TRUE(client.in_transaction());
   client.run("ROLLBACK");
   EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM lazy_record"), "0");
 
@@ -556,7 +559,7 @@ TEST_F(MySqlKnownFaults, NeverCommitACallersTransactionByMakingTheTable) {
   EXPECT_EQ(code_of([&] { static_cast<void>(store.begin(again, request())); }),
             Errc::store_refused);
   store.rollback(again);
-  EXPECT_EQ(client.ask("SELECT @@in_transaction"), "1");
+  EXPECT_TRUE(client.in_transaction());
   EXPECT_EQ(effects(), "0");
   client.run("COMMIT");
   EXPECT_EQ(effects(), "1");

@@ -23,6 +23,8 @@ using Kind = MariaDbMiddleman::Interference::Kind;
 constexpr std::size_t header_bytes = 4;  // three of length, one of sequence
 constexpr unsigned char quit = 0x01;
 constexpr unsigned char query = 0x03;
+/// What libmysqlclient puts before the text of a query, when it and the server have agreed on attributes.
+constexpr std::string_view no_attributes("\0\1", 2);
 constexpr unsigned char prepare = 0x16;
 constexpr unsigned char close_statement = 0x19;
 
@@ -118,7 +120,8 @@ std::string update_packet(unsigned sequence) {
 struct MariaDbMiddleman::Connection {
   int client = -1;
   int server = -1;
-  std::string from_client;  // less than a packet
+  std::string from_client;       // less than a packet
+  std::string_view before_text;  // of a query
   std::thread thread;
   bool ended = false;  // guarded by the mutex
 };
@@ -232,6 +235,10 @@ bool MariaDbMiddleman::interfere(Connection& connection, std::string_view bytes,
   if (kind == quit || kind == close_statement) return true;
   Command command;
   if (kind == query || kind == prepare) command.text = bytes.substr(header_bytes + 1);
+  if (kind == query && command.text.starts_with(no_attributes)) {
+    connection.before_text = no_attributes;
+    command.text.remove_prefix(no_attributes.size());
+  }
   Interference planned;
   {
     const std::lock_guard lock(mutex_);
@@ -245,7 +252,9 @@ bool MariaDbMiddleman::interfere(Connection& connection, std::string_view bytes,
     return true;
   }
   if (planned.kind == Kind::rolled_back) {
-    const std::string text = std::string(1, static_cast<char>(query)) + "ROLLBACK";
+    std::string text(1, static_cast<char>(query));
+    text += connection.before_text;
+    text += "ROLLBACK";
     std::string answer;
     if (!send_all(connection.server, packet(0, text))) return false;
     while (!packet_size(answer)) {

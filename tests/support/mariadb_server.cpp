@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -34,7 +35,11 @@ std::string program(const std::vector<std::string>& names) {
   return {};
 }
 
-std::string server_program() { return program({"mariadbd", "mysqld"}); }
+/// IDEMPOTENCY_MYSQLD names another server than the one that is installed.
+std::string server_program() {
+  const char* named = std::getenv("IDEMPOTENCY_MYSQLD");
+  return named != nullptr ? named : program({"mariadbd", "mysqld"});
+}
 std::string install_program() { return program({"mariadb-install-db", "mysql_install_db"}); }
 
 bool is_free(std::uint16_t port) {
@@ -73,6 +78,17 @@ std::vector<std::string> with_user(std::vector<std::string> arguments) {
   return arguments;
 }
 
+/// As the store itself connects by default, so that what passes can be read by a test.
+void turn_off_tls(MYSQL* handle) {
+#if defined(MARIADB_BASE_VERSION) || defined(MARIADB_PACKAGE_VERSION_ID)
+  const my_bool verify = 0;
+  mysql_options(handle, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
+#else
+  const unsigned mode = SSL_MODE_DISABLED;
+  mysql_options(handle, MYSQL_OPT_SSL_MODE, &mode);
+#endif
+}
+
 class NeedsMariaDb : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -91,7 +107,18 @@ const ::testing::Environment* const needs_mariadb =
 }  // namespace
 
 bool MariaDbServer::is_installed() {
-  return !server_program().empty() && !install_program().empty();
+  return !server_program().empty() && (is_mysql() || !install_program().empty());
+}
+
+bool MariaDbServer::is_mysql() {
+  static const bool answer = [] {
+    bool says_mariadb = false;
+    ChildProcess asked = ChildProcess::start({server_program(), "--version"});
+    for (const std::string& line : asked.remaining_lines())
+      says_mariadb = says_mariadb || line.find("MariaDB") != std::string::npos;
+    return asked.wait() == ProcessEnd{0, 0} && !says_mariadb;
+  }();
+  return answer;
 }
 
 MariaDbServer& MariaDbServer::shared() {
@@ -110,30 +137,61 @@ MariaDbServer::~MariaDbServer() {
   if (process_) process_->kill();  // the data is thrown away
 }
 
+std::vector<std::string> MariaDbServer::installation() const {
+  if (!is_mysql()) {
+    return {install_program(),
+            "--no-defaults",
+            "--datadir=" + directory_.file("data"),
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--innodb-log-file-size=16M",
+            "--innodb-flush-log-at-trx-commit=0"};
+  }
+  std::ofstream(directory_.file("users"))
+      << "CREATE USER 'root'@'127.0.0.1';\n"
+         "GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;\n";
+  return {server_program(),
+          "--no-defaults",
+          "--initialize-insecure",
+          "--datadir=" + directory_.file("data"),
+          "--init-file=" + directory_.file("users"),
+          "--secure-file-priv=NULL",
+          "--innodb-flush-log-at-trx-commit=0"};
+}
+
 void MariaDbServer::install() {
   // The server of 10.11 has been seen to crash while it makes its own tables.
   constexpr int most_attempts = 3;
   for (int attempt = 1;; ++attempt) {
-    ChildProcess installer = ChildProcess::start(
-        with_user({install_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
-                   "--auth-root-authentication-method=normal", "--skip-test-db",
-                   "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=0"}));
+    ChildProcess installer = ChildProcess::start(with_user(installation()));
     std::string said;
     for (const std::string& line : installer.remaining_lines())
       said += line + '\n';
     if (installer.wait() == ProcessEnd{0, 0}) return;
-    if (attempt == most_attempts) throw std::runtime_error("mariadb-install-db failed:\n" + said);
+    if (attempt == most_attempts)
+      throw std::runtime_error("the server's data cannot be made:\n" + said);
     std::filesystem::remove_all(directory_.file("data"));
   }
 }
 
 void MariaDbServer::start() {
-  std::vector<std::string> arguments = with_user(
-      {server_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
-       "--socket=" + directory_.file("socket"), "--pid-file=" + directory_.file("pid"),
-       "--log-error=" + directory_.file("log"), "--port=" + std::to_string(port_),
-       "--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-log-file-size=16M",
-       "--innodb-buffer-pool-size=64M", "--performance-schema=OFF", "--max-connections=400"});
+  std::vector<std::string> arguments =
+      with_user({server_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
+                 "--socket=" + directory_.file("socket"), "--pid-file=" + directory_.file("pid"),
+                 "--log-error=" + directory_.file("log.err"), "--port=" + std::to_string(port_),
+                 "--bind-address=127.0.0.1", "--skip-name-resolve",
+                 "--loose-innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M",
+                 "--performance-schema=OFF", "--max-connections=400", "--max-allowed-packet=16M"});
+  if (is_mysql()) {  // as MariaDB is by itself: no log of changes, no second protocol
+    arguments.insert(arguments.end(),
+                     {"--skip-log-bin", "--loose-mysqlx=OFF", "--secure-file-priv=NULL"});
+  }
+  const bool has_certificate =
+      std::any_of(settings_.begin(), settings_.end(),
+                  [](const std::string& setting) { return setting.starts_with("--ssl-"); });
+  if (!has_certificate) {  // newer servers make one for themselves
+    arguments.emplace_back(is_mysql() ? "--tls-version=" : "--skip-ssl");
+  }
   arguments.insert(arguments.end(), settings_.begin(), settings_.end());
   process_.emplace(ChildProcess::start(arguments, environment_));
   wait_until_it_answers();
@@ -145,6 +203,7 @@ void MariaDbServer::wait_until_it_answers() {
     MYSQL* handle = mysql_init(nullptr);
     const unsigned protocol = MYSQL_PROTOCOL_TCP;
     mysql_options(handle, MYSQL_OPT_PROTOCOL, &protocol);
+    turn_off_tls(handle);
     const bool connected =
         mysql_real_connect(handle, "127.0.0.1", "root", "", nullptr, port_, nullptr, 0) != nullptr;
     const std::string create = std::string("CREATE DATABASE IF NOT EXISTS ") + database;
@@ -153,8 +212,8 @@ void MariaDbServer::wait_until_it_answers() {
     if (good) return;
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
   }
-  throw std::runtime_error("mariadbd does not answer; its log ends with " +
-                           end_of(directory_.file("log")));
+  throw std::runtime_error("the server does not answer; its log ends with " +
+                           end_of(directory_.file("log.err")));
 }
 
 void MariaDbServer::kill() {
@@ -181,6 +240,7 @@ PlainConnection::PlainConnection(const MySqlOptions& options, unsigned long flag
   auto* handle = static_cast<MYSQL*>(handle_);
   const unsigned protocol = MYSQL_PROTOCOL_TCP;
   mysql_options(handle, MYSQL_OPT_PROTOCOL, &protocol);
+  turn_off_tls(handle);
   if (mysql_real_connect(handle, options.host.c_str(), options.user.c_str(),
                          options.password.c_str(), options.database.c_str(), options.port, nullptr,
                          flags) == nullptr) {
@@ -210,6 +270,15 @@ std::vector<std::vector<std::string>> PlainConnection::run(const std::string& sq
   }
   mysql_free_result(result);
   return rows;
+}
+
+void PlainConnection::allow_old_snapshots() {
+  if (!MariaDbServer::is_mysql()) run("SET SESSION innodb_snapshot_isolation = OFF");
+}
+
+bool PlainConnection::in_transaction() {
+  run("DO 1");
+  return (static_cast<const MYSQL*>(handle_)->server_status & SERVER_STATUS_IN_TRANS) != 0;
 }
 
 std::string PlainConnection::ask(const std::string& sql) { return run(sql).at(0).at(0); }

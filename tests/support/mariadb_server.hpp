@@ -14,7 +14,8 @@
 namespace idempotency::testing_support {
 
 /// A MariaDB server of a test's own: data in a temporary folder, a free port on the loopback, stopped (this process
-/// only) when it is destroyed.
+/// only) when it is destroyed. MySQL's where that one is installed instead; the environment's IDEMPOTENCY_MYSQLD is
+/// the path of another program to start.
 ///
 /// Where the server is not installed, all tests of a program that contains this skip loudly; with
 /// IDEMPOTENCY_REQUIRE_SERVERS=1 they fail.
@@ -22,6 +23,8 @@ class MariaDbServer {
  public:
   /// Whether the server's programs are installed.
   [[nodiscard]] static bool is_installed();
+  /// Whether it is MySQL's, which has no RETURNING and no SET STATEMENT.
+  [[nodiscard]] static bool is_mysql();
   /// The one that all tests of this process share, started by the first. Throws when it does not start.
   [[nodiscard]] static MariaDbServer& shared();
 
@@ -45,6 +48,8 @@ class MariaDbServer {
   void start();
 
  private:
+  /// The command that makes the server's data.
+  [[nodiscard]] std::vector<std::string> installation() const;
   void install();
   void wait_until_it_answers();
 
@@ -69,6 +74,10 @@ class PlainConnection {
   std::string ask(const std::string& sql);
   /// The error number of a statement, 0 when it succeeds.
   unsigned error_of(const std::string& sql);
+  /// What a snapshot does not show may be written over, as everywhere but on MariaDB since 11.6, where 1020 ends the transaction.
+  void allow_old_snapshots();
+  /// Whether the server says that a transaction is open.
+  [[nodiscard]] bool in_transaction();
   /// The client's own handle, a MYSQL*.
   [[nodiscard]] void* handle() const noexcept { return handle_; }
 
