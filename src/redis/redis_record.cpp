@@ -119,14 +119,22 @@ std::string created_time(std::uint64_t time) {
   return text;
 }
 
-/// What one step of an end mark is: half of all marks cover the retention, so that those behind now are told from those
-/// before it; and all of them a time in which any answer has come.
+}  // namespace
+
+std::string retention_code(milliseconds retention) {
+  const std::uint64_t count = std::max<std::uint64_t>(to_unsigned(retention), 1);
+  std::size_t unit = retention_units.size() - 1;
+  while (count % retention_units[unit] != 0)
+    --unit;
+  return varint(count / retention_units[unit] * retention_units.size() + unit);
+}
+
 std::int64_t end_mark_step(milliseconds retention) noexcept {
+  // Half of all marks cover the retention, so that those behind now are told from those before it; and all of them a
+  // time in which any answer has come.
   constexpr std::int64_t half = end_marks / 2;
   return std::max<std::int64_t>(64, (retention.count() + half - 1) / half);
 }
-
-}  // namespace
 
 std::uint8_t end_mark_of(Timestamp end, milliseconds retention) noexcept {
   return static_cast<std::uint8_t>(end.time_since_epoch().count() / end_mark_step(retention));
@@ -138,14 +146,6 @@ std::string varint(std::uint64_t number) {
     bytes += static_cast<char>((number & 0x7f) | 0x80);
   bytes += static_cast<char>(number);
   return bytes;
-}
-
-std::string retention_code(milliseconds retention) {
-  const std::uint64_t count = std::max<std::uint64_t>(to_unsigned(retention), 1);
-  std::size_t unit = retention_units.size() - 1;
-  while (count % retention_units[unit] != 0)
-    --unit;
-  return varint(count / retention_units[unit] * retention_units.size() + unit);
 }
 
 std::string to_bytes(const Fingerprint::Part& part) {

@@ -69,11 +69,13 @@ struct StoredRecord {
 
 /// Enough of the moment when a key ends to reckon, while it is there, how long it still will be.
 [[nodiscard]] std::uint8_t end_mark_of(Timestamp end, std::chrono::milliseconds retention) noexcept;
+/// What one step of an end mark is, in milliseconds.
+[[nodiscard]] std::int64_t end_mark_step(std::chrono::milliseconds retention) noexcept;
+/// A retention as it stands in a value.
+[[nodiscard]] std::string retention_code(std::chrono::milliseconds retention);
 
 /// A number in the layout: 7 bits a byte, the lowest first, the top bit set in all but the last.
 [[nodiscard]] std::string varint(std::uint64_t number);
-/// A retention as it stands in a value.
-[[nodiscard]] std::string retention_code(std::chrono::milliseconds retention);
 
 /// A fingerprint as it stands in a value, and in a script's arguments.
 [[nodiscard]] std::string to_bytes(const Fingerprint::Part& part);

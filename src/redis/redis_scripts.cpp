@@ -52,7 +52,7 @@ std::string transition_table() {
 constexpr std::string_view commands_since_7_0 = R"lua(
 local function expiry() return redis.call('PEXPIRETIME', key) end
 local function save_until(s, ends)
-  redis.call('SET', key, s, 'PXAT', string.format('%.0f', ends))
+  redis.call('SET', key, s, 'PXAT', ends)
 end
 local function value() return redis.call('GETEX', key) end
 )lua";
@@ -69,7 +69,7 @@ local function expiry()
 end
 local function save_until(s, ends)
   redis.call('SET', key, s)
-  redis.call('PEXPIREAT', key, string.format('%.0f', ends))
+  redis.call('PEXPIREAT', key, ends)
 end
 local function value()
   local e = redis.pcall('ZREMRANGEBYSCORE', key, 1, 0)
@@ -202,7 +202,6 @@ end
 
 /// The record as it is, `r`, its `phase`, and `t`, the server's clock.
 constexpr std::string_view judging = R"lua(
-local v = redis.call('GET', key)
 local t = now()
 local r, phase, ends, run_out, deadline = nil, 0, -1, 0, ''
 if v then
@@ -277,37 +276,56 @@ local s = save('PX', L_text)
 return {answer, s, expiry(), t}
 )lua";
 
-/// ARGV as for `write_body`. What nearly every call comes to, a first attempt that ends well, is done before the general
-/// script defines so much as a function: those cost more than the commands. It stores what the general script would.
-constexpr std::string_view first_completion = R"lua(
-if ARGV[1] == 'COMPLETE' and ARGV[3] == '1' and ARGV[6] == '1' then
-  local v = redis.call('GET', key)
-  local marks, parts = string.byte(v or '', 1, 2)
-  local at, fingerprint, front = 0, '', nil
-  if marks == 65 or marks == 73 then
-    at, front = 2, string.char(marks + 1)
-  elseif (marks == 97 or marks == 105) and parts == 2 then
-    at, fingerprint, front = 3, string.sub(v, -33), string.char(marks + 1, 18)
-  end
-  if front and string.sub(v, at, at + 15) == ARGV[2] then
-    local time = redis.call('TIME')
-    local t = time[1] * 1000 + math.floor(time[2] / 1000)
+/// Whatever the lease and the mode, its owner completes a running record.
+constexpr bool completion_is_unconditional() {
+  for (const LeaseStatus lease : {LeaseStatus::running, LeaseStatus::run_out}) {
+    for (const RecordMode mode : {RecordMode::take_over, RecordMode::hold}) {
+      const Transition step =
+          transition(Phase::processing, Event::complete, Standing::current, lease, mode);
+      if (step.to != Phase::success || step.answer != Answer::stored ||
+          step.fence != FenceStep::keep || step.owner != OwnerStep::keep) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+static_assert(completion_is_unconditional(), "first_completion_since_7_0 goes without the table");
+static_assert(static_cast<int>(Event::complete) == 4);
+
+/// The usual end of a first run, a completion of what no script has touched yet: a third of the work of the general way,
+/// which comes after it. The same ARGV as `write_body`.
+constexpr std::string_view first_completion_since_7_0 = R"lua(
+if v and ARGV[1] == '4' and ARGV[3] == '1' then
+  local marks, parts = v:byte(1, 2)
+  local at = 3
+  if marks and marks % 64 < 32 then parts, at = 0, 2 end
+  if marks and marks >= 64 and marks < 128 and marks % 8 == 1 and (parts == 0 or parts == 2) and
+     v:sub(at, at + 15) == ARGV[2] then
+    at = at + 16
+    while (v:byte(at) or 0) >= 128 do at = at + 1 end
     local ends = redis.call('PEXPIRETIME', key)
-    local took = t - (ends - UNFINISHED)
-    if ends >= 0 and took >= 0 and took < 128 then
-      local span = tonumber(ARGV[4])
-      local step = math.max(64, math.ceil(span / 128))
-      local value = front .. string.sub(ARGV[2], 1, 4) .. ARGV[8] ..
-                    string.char(took, math.floor((t + span) / step) % 256) .. fingerprint .. ARGV[7]
-      redis.call('SET', key, value, 'PXAT', string.format('%.0f', t + span))
-      return {STORED, t}
+    if ends >= 0 and #v == at + (parts == 2 and 33 or 0) then
+      local left = redis.call('PTTL', key)
+      local took, until_then, code = math.max(0, L - left), ends - left + ARGV[4], ''
+      if ARGV[6] == '1' then parts = parts + 16 end
+      while took >= 128 do
+        code = code .. string.char(took % 128 + 128)
+        took = math.floor(took / 128)
+      end
+      local front = parts == 16 and string.char(65 + marks % 32) or
+                    string.char(97 + marks % 32, parts)
+      redis.call('SET', key, front .. ARGV[2]:sub(1, 4) .. ARGV[8] .. code ..
+                 string.char(took, math.floor(until_then / ARGV[9]) % 256) .. v:sub(at + 1) .. ARGV[7],
+                 'PXAT', until_then)
+      return {5, ends - left}
     end
   end
 end
 )lua";
 
-/// ARGV: event, owner, fence, lease or retention, reason, has a result (0 or 1), result; of a completion also the
-/// retention as it stands in a value.
+/// ARGV: event, owner, fence, lease or retention, reason, has a result (0 or 1), result, the retention's code and the
+/// step of its end mark (of a completion only).
 constexpr std::string_view write_body = R"lua(
 if not v then return {6, t} end
 local event = tonumber(ARGV[1])
@@ -393,28 +411,21 @@ std::string_view body_of(ScriptName name) noexcept {
   return find_body;
 }
 
-void replace(std::string& text, std::string_view name, const std::string& value) {
-  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at))
-    text.replace(at, name.size(), value);
-}
-
-std::string fast_completion() {
-  std::string text(first_completion);
-  replace(text, "COMPLETE", std::to_string(static_cast<int>(Event::complete)));
-  replace(text, "STORED", std::to_string(static_cast<int>(Answer::stored)));
-  replace(text, "UNFINISHED", std::to_string(unfinished_ttl.count()));
-  return text;
-}
-
 Script make(ScriptName name, Dialect dialect) {
-  std::string text("local key = KEYS[1]\n");
-  if (name == ScriptName::write && dialect == Dialect::since_7_0) text += fast_completion();
-  text += clock;
-  text += dialect == Dialect::since_7_0 ? commands_since_7_0 : commands_before_7_0;
-  if (name != ScriptName::find) {
+  const bool is_new = dialect == Dialect::since_7_0;
+  const std::string_view commands = is_new ? commands_since_7_0 : commands_before_7_0;
+  std::string text = "local key = KEYS[1]\n";
+  if (name == ScriptName::find) {
+    text += clock;
+    text += commands;
+  } else {
     const std::string ttl = std::to_string(unfinished_ttl.count());
+    text += "local v = redis.call('GET', key)\n";
     text += "local L = " + ttl + "\nlocal L_text = '" + ttl + "'\n";
+    if (name == ScriptName::write && is_new) text += first_completion_since_7_0;
     text += "local T = \"" + transition_table() + "\"\n";
+    text += clock;
+    text += commands;
     text += layout;
     text += judging;
   }

@@ -205,11 +205,13 @@ WriteOutcome StoreImpl::write(const Key& key, const Write& write) {
   const std::string event = to_text(write.event);
   const std::string fence = std::to_string(write.by.fence);
   const std::string span = to_text(write.span);
-  const std::string kept = write.event == Event::complete ? retention_code(write.span) : "";
+  const bool completes = write.event == Event::complete;
+  const std::string code = completes ? retention_code(write.span) : "";
+  const std::string step = completes ? std::to_string(end_mark_step(write.span)) : "";
   return call(Effect::writes, [&](Connection& connection) {
     const ReplyPtr reply = connection.run(ScriptName::write, name,
                                           {event, bytes_of(write.by.owner), fence, span,
-                                           write.reason, flag(has_result), result, kept});
+                                           write.reason, flag(has_result), result, code, step});
     return to_outcome(connection, *reply);
   });
 }

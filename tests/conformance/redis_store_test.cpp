@@ -36,7 +36,6 @@ class RedisFixture {
 class OlderRedisFixture {
  public:
   static constexpr std::chrono::milliseconds clock_tolerance = RedisFixture::clock_tolerance;
-  static constexpr std::chrono::milliseconds long_time = RedisFixture::long_time;
 
   RedisStore& store() { return first_; }
   RedisStore& other_store() { return second_; }

@@ -90,6 +90,7 @@ TEST(RedisFaults, SayWhenTheServerIsFull) {
   server.ask({"CONFIG", "SET", "maxmemory", "1"});
   EXPECT_EQ(code_of([&] { static_cast<void>(next.begin()); }), Errc::store_full);
   EXPECT_EQ(code_of([&] { static_cast<void>(owner.complete()); }), Errc::store_full);
+  EXPECT_TRUE(store.find(owner.key));
   server.ask({"CONFIG", "SET", "maxmemory", "0"});
 
   EXPECT_EQ(owner.complete(), WriteOutcome::stored);

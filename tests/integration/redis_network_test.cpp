@@ -2,18 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
-#include "support/barrier.hpp"
 #include "support/error_of.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/redis_owner.hpp"
@@ -29,7 +26,6 @@ using testing_support::first_of_all;
 using testing_support::NetworkFault;
 using testing_support::RedisOwner;
 using testing_support::RedisServer;
-using testing_support::run_together;
 
 constexpr std::chrono::hours retention{1};
 
@@ -199,7 +195,7 @@ void RedisNetwork::expect_truth(RedisStore& store, const Call& call, NetworkFaul
 // HI-06, HI-11
 TEST_F(RedisNetwork, HarmsNoCallMoreThanItSaysAndLeavesNoBrokenConnection) {
   RedisStore patient(through_proxy(std::chrono::seconds{10}));
-  RedisStore hasty(through_proxy(milliseconds{150}));
+  RedisStore hasty(through_proxy(milliseconds{300}));
   for (const Call& call : calls()) {
     for (const NetworkFault fault : faults) {
       SCOPED_TRACE(std::string(call.name) + ", fault " + std::to_string(static_cast<int>(fault)));
@@ -225,54 +221,6 @@ TEST_F(RedisNetwork, TakesNoLongerThanTheTimeoutOverASilentlyDroppedConnection) 
   EXPECT_EQ(owner.complete(), WriteOutcome::stored);
   EXPECT_TRUE(std::holds_alternative<Completed>(
       store.begin({.key = owner.key, .owner = OwnerToken::generate()})));
-}
-
-// Every fault at every request of a run, thousands of times, in an order that a seed decides.
-TEST_F(RedisNetwork, MakesNoHandlerRunTwiceAndNoReplayDiffer) {
-  RedisOptions options = through_proxy(milliseconds{40});
-  options.connect_timeout = milliseconds{200};
-  options.max_connections = 16;
-  RedisStore store(options);
-  IdempotencyGuard guard{store, {.write_budget = milliseconds{200}}};
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
-  proxy_.plan([&](std::uint64_t) {
-    return random() % 4 == 0 ? faults[random() % std::size(faults)] : NetworkFault::none;
-  });
-  std::atomic<int> runs_of_all{0};
-  std::atomic<int> replays_of_all{0};
-  std::atomic<int> wrong{0};
-
-  run_together(16, [&](std::size_t thread) {
-    for (int round = 0; round < 130; ++round) {
-      const Key key{"network", std::to_string(thread) + "-" + std::to_string(round)};
-      int runs = 0;
-      for (int call = 0; call < 3; ++call) {
-        try {
-          // The lease outlasts the test: whoever ran a second time would do so within it.
-          const auto result =
-              guard.run({.key = key, .policy = {.lease = std::chrono::minutes{10}}}, [&] {
-                ++runs;
-                return key.text();
-              });
-          if (result.status() != RunStatus::replayed) continue;
-          ++replays_of_all;
-          if (result.value() != key.text()) ++wrong;
-        } catch (const Error& error) {
-          if (!error.safe_to_retry() && !error.effect_possible()) ++wrong;
-        }
-      }
-      if (runs > 1) ++wrong;
-      runs_of_all += runs;
-    }
-  });
-
-  proxy_.heal();
-  EXPECT_EQ(wrong, 0);
-  EXPECT_GT(runs_of_all, 500);
-  EXPECT_GT(replays_of_all, 500);
-  EXPECT_GT(proxy_.harmed(), 1'000U);
 }
 
 }  // namespace

@@ -349,35 +349,105 @@ TEST(RedisScripts, WriteTheLayoutThatIsDocumented) {
   EXPECT_EQ(record.retention, retention_asked);
 }
 
-TEST(RedisScripts, WriteASuccessAsTheLibraryWould) {
-  RedisStore store(RedisServer::shared().options());
+/// One way to a success: what its begin said, whether a script has touched it before, whether it has a result.
+struct Way {
+  std::optional<Fingerprint> fingerprint = std::nullopt;
+  std::string trace = {};
+  RecordMode mode = RecordMode::take_over;
+  bool renewed = false;
+  std::optional<std::string> result = std::string(300, 'r');
+};
+
+void expect_success_as_the_library_would(RedisStore& store, const Way& way,
+                                         milliseconds retention) {
   RedisServer& server = RedisServer::shared();
   const Key key{"table", "success"};
   const std::string name = redis_key(key);
-  for (const milliseconds retention :
-       {milliseconds{60'000}, milliseconds{100'001}, milliseconds{3'600'000},
-        milliseconds{7'776'000'000}, milliseconds{31'536'000'000}, unfinished_ttl}) {
-    server.ask({"DEL", name});
-    ASSERT_EQ(store.begin({.key = key, .owner = owner_before, .mode = RecordMode::hold}),
-              BeginOutcome(Acquired{1, 1}));
-    const std::optional<Record> begun = store.find(key);
-    ASSERT_EQ(store.complete(key, {owner_before, 1}, {std::string(300, 'r'), retention}),
-              WriteOutcome::stored);
-
-    const std::string value = server.text({"GET", name});
-    const milliseconds end{server.number({"PEXPIRETIME", name})};
-
-    const StoredRecord record = detail::redis::decode(value);
-    EXPECT_EQ(encode(record), value);
-    EXPECT_EQ(record.retention, retention);
-    EXPECT_EQ(record.end_mark, detail::redis::end_mark_of(Timestamp{end}, retention));
-    const std::optional<Record> found = store.find(key);
-    ASSERT_TRUE(begun && found);
-    EXPECT_EQ(found->created_at, begun->created_at);
-    EXPECT_EQ(found->updated_at, found->created_at + record.took);
-    EXPECT_EQ(found->expires_at, found->updated_at + retention);
-    EXPECT_EQ(found->result, std::string(300, 'r'));
+  server.ask({"DEL", name});
+  ASSERT_EQ(store.begin({.key = key,
+                         .owner = owner_before,
+                         .fingerprint = way.fingerprint,
+                         .mode = way.mode,
+                         .trace = way.trace}),
+            BeginOutcome(Acquired{1, 1}));
+  const std::optional<Record> begun = store.find(key);
+  if (way.renewed) {
+    ASSERT_EQ(store.renew(key, {owner_before, 1}, lease_asked), WriteOutcome::stored);
   }
+  ASSERT_EQ(store.complete(key, {owner_before, 1}, {way.result, retention}), WriteOutcome::stored);
+
+  const std::string value = server.text({"GET", name});
+  const milliseconds end{server.number({"PEXPIRETIME", name})};
+
+  const StoredRecord record = detail::redis::decode(value);
+  EXPECT_EQ(encode(record), value);
+  EXPECT_EQ(record.retention, retention);
+  EXPECT_EQ(record.end_mark, detail::redis::end_mark_of(Timestamp{end}, retention));
+  const std::optional<Record> found = store.find(key);
+  ASSERT_TRUE(begun && found);
+  EXPECT_EQ(found->ownership, (Ownership{detail::redis::kept_of(owner_before), 1}));
+  EXPECT_EQ(found->attempt, 1U);
+  EXPECT_EQ(found->mode, way.mode);
+  EXPECT_EQ(found->created_at, begun->created_at);
+  EXPECT_EQ(found->updated_at, found->created_at + record.took);
+  EXPECT_EQ(found->expires_at, found->updated_at + retention);
+  EXPECT_EQ(found->fingerprint, begun->fingerprint);
+  EXPECT_EQ(found->trace, way.trace);
+  EXPECT_EQ(found->result, way.result);
+  EXPECT_EQ(store.complete(key, {owner_before, 1}, {"again", retention}), WriteOutcome::stored);
+  EXPECT_EQ(store.complete(key, {another, 1}, {"again", retention}), WriteOutcome::lost);
+  EXPECT_EQ(server.text({"GET", name}), value);
+}
+
+TEST(RedisScripts, WriteASuccessAsTheLibraryWould) {
+  const auto older = RedisStandIn::of_version(RedisServer::shared().port(), "6.0.16");
+  RedisStore newest(RedisServer::shared().options());
+  RedisStore oldest(RedisOptions{.port = older->port()});
+  const Fingerprint fingerprint = Fingerprint::of_bytes("100 cents");
+  for (RedisStore* store : {&newest, &oldest}) {
+    for (const milliseconds retention :
+         {milliseconds{60'000}, milliseconds{100'001}, milliseconds{3'600'000},
+          milliseconds{7'776'000'000}, milliseconds{31'536'000'000}, unfinished_ttl}) {
+      for (const Way& way :
+           {Way{}, Way{.mode = RecordMode::hold}, Way{.result = std::nullopt}, Way{.result = ""},
+            Way{.fingerprint = fingerprint},
+            Way{.fingerprint = fingerprint, .result = std::nullopt}, Way{.trace = "r1"},
+            Way{.fingerprint = fingerprint, .trace = "r1"}, Way{.renewed = true},
+            Way{.fingerprint = fingerprint, .renewed = true}}) {
+        expect_success_as_the_library_would(*store, way, retention);
+      }
+    }
+  }
+}
+
+// The usual completion takes a way of its own through the script; strangers and odd values must not.
+TEST(RedisScripts, CompleteOnlyWhatTheCallerOwnsAndCanBeRead) {
+  RedisStore store(RedisServer::shared().options());
+  RedisServer& server = RedisServer::shared();
+  const Key key{"table", "odd"};
+  const std::string name = redis_key(key);
+  const std::string first =
+      detail::redis::first_value({.key = key, .owner = owner_before, .lease = lease_asked});
+  const auto complete = [&](const std::string& value, const Ownership& by) {
+    server.ask({"SET", name, value, "PX", std::to_string(unfinished_ttl.count())});
+    return store.complete(key, by, {"result", retention_asked});
+  };
+
+  EXPECT_EQ(complete(first, {another, 1}), WriteOutcome::lost);
+  EXPECT_EQ(complete(first, {owner_before, 2}), WriteOutcome::lost);
+  EXPECT_EQ(server.text({"GET", name}), first);
+  std::string later = first;
+  later[0] = static_cast<char>(later[0] | 0x40 | 0x80);
+  for (const std::string& odd : {std::string(), first.substr(0, 1), first.substr(0, 16),
+                                 first.substr(0, 17), first.substr(0, 18), later}) {
+    EXPECT_THROW(static_cast<void>(complete(odd, {owner_before, 1})), Error);
+    EXPECT_EQ(server.text({"GET", name}), odd);
+  }
+  EXPECT_EQ(complete(first, {owner_before, 1}), WriteOutcome::stored);
+  server.ask({"SET", name, first});  // without a time to live
+  EXPECT_EQ(store.complete(key, {owner_before, 1}, {"result", retention_asked}),
+            WriteOutcome::stored);
+  EXPECT_EQ(store.find(key)->expires_at, store.find(key)->updated_at + retention_asked);
 }
 
 }  // namespace

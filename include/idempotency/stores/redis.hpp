@@ -90,9 +90,10 @@ class StoreImpl;
 /// records that it passes; `purge` has nothing to do and answers 0.
 ///
 /// Errors: those of `Store`; when made, `Errc::invalid_argument` for unusable options and
-/// `Errc::store_refused` for a server that refuses the credentials or is too old. A server that is
-/// not there or still loading is no error then: calls answer `Errc::store_unavailable` or
-/// `Errc::store_busy` until it is.
+/// `Errc::store_refused` for a server that refuses the credentials, is too old or shows a certificate
+/// that is not trusted, and for files of `RedisTls` that cannot be used. A server that is not there
+/// or still loading is no error then: calls answer `Errc::store_unavailable` or `Errc::store_busy`
+/// until it is.
 /// Thread safety: all members may be called concurrently.
 /// Lifetime: in the child of a `fork()` every call throws `Errc::used_after_fork`; open a store of
 /// the child's own.
