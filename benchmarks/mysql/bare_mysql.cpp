@@ -1,5 +1,6 @@
 #include "mysql/bare_mysql.hpp"
 
+#include <chrono>
 #include <cstring>
 
 #include "core/measure.hpp"
@@ -52,6 +53,10 @@ BareMySql::BareMySql(const idempotency::MySqlOptions& options, Autocommit autoco
     : handle_(mysql_init(nullptr)) {
   const unsigned protocol = MYSQL_PROTOCOL_TCP;
   mysql_options(handle_.get(), MYSQL_OPT_PROTOCOL, &protocol);
+  // As the store's: a service that waits for ever for an answer is none. The client then asks for a timer at each wait.
+  const auto patience = static_cast<unsigned>(options.read_timeout / std::chrono::seconds(1));
+  mysql_options(handle_.get(), MYSQL_OPT_READ_TIMEOUT, &patience);
+  mysql_options(handle_.get(), MYSQL_OPT_WRITE_TIMEOUT, &patience);
   if (mysql_real_connect(handle_.get(), options.host.c_str(), options.user.c_str(),
                          options.password.c_str(), options.database.c_str(), options.port, nullptr,
                          CLIENT_MULTI_STATEMENTS) == nullptr) {

@@ -33,6 +33,11 @@ bool would_change(const Transition& step, const Row& row, Event event) noexcept 
   return step.to != phase_of(row.facts, row.now);
 }
 
+/// A lease has run out: what comes of it depends on columns that an answer does not have.
+bool may_change_hands(const Row& row) noexcept {
+  return row.facts.state == RecordState::processing && row.facts.lease_until <= row.now;
+}
+
 std::string condition_of(const std::vector<Key>& keys) {
   std::string sql;
   for (const Key& key : keys) {
@@ -68,10 +73,14 @@ Reply Records::send(const std::string& sql, Parameters parameters, Stage stage) 
   return std::move(connection_->run(with_literals(sql, parameters), stage).front());
 }
 
-std::optional<Row> Records::select(const std::string& sql, const Key& key) {
+Reply Records::look_up(const std::string& sql, const Key& key) {
   const std::array<Parameter, 2> parameters{bytes_parameter(key.type()),
                                             bytes_parameter(key.value())};
-  Reply reply = send(sql, parameters, read_);
+  return send(sql, parameters, read_);
+}
+
+std::optional<Row> Records::select(const std::string& sql, const Key& key) {
+  Reply reply = look_up(sql, key);
   if (reply.rows.empty()) return std::nullopt;
   return read_row(reply.rows.front());
 }
@@ -128,20 +137,23 @@ std::optional<BeginOutcome> Records::insert_or_look(Parameters parameters,
   const std::string& statement = statements_->insert_returning;
   Reply reply = prefix_.empty() ? send(statement, parameters, write_)
                                 : send(prefix_ + statement, parameters, write_);
-  Row row = read_row(reply.rows.at(0));
+  Row row = read_answer(reply.rows.at(0));
   // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed. Judged all the
   // same: it may have been repeated within the millisecond, with another fingerprint.
   const bool is_own = row.facts.ownership.owner == request.owner;
   const bool is_new = row.facts.state == RecordState::processing &&
-                      row.facts.ownership.fence == 1 && row.facts.created_at == row.now;
+                      row.facts.ownership.fence == 1 && row.updated_at == row.now;
   if (is_own && !is_new) return std::nullopt;
+  if (may_change_hands(row)) return std::nullopt;
   return outcome_of(std::move(row), request);
 }
 
 std::optional<BeginOutcome> Records::peek(const BeginRequest& request) {
-  std::optional<Row> row = select(statements_->select, request.key);
-  if (!row || row->facts.ownership.owner == request.owner) return std::nullopt;
-  return outcome_of(*std::move(row), request);
+  Reply reply = look_up(statements_->answer, request.key);
+  if (reply.rows.empty()) return std::nullopt;
+  Row row = read_answer(reply.rows.front());
+  if (row.facts.ownership.owner == request.owner || may_change_hands(row)) return std::nullopt;
+  return outcome_of(std::move(row), request);
 }
 
 WriteOutcome Records::write(const std::string& sql, Parameters parameters, const Key& key,

@@ -63,6 +63,7 @@ class Records {
                                                            const BeginRequest& request);
   Reply send(const std::string& sql, Parameters parameters, Stage stage);
   [[nodiscard]] std::optional<Row> select(const std::string& sql, const Key& key);
+  [[nodiscard]] Reply look_up(const std::string& sql, const Key& key);
   WriteOutcome write(const std::string& sql, Parameters parameters, const Key& key,
                      const Ownership& by, Event event);
 

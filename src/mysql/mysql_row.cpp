@@ -11,6 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr std::size_t answer_size = 11;
+
 [[noreturn]] void throw_corrupt(const char* column) {
   throw Error(Errc::store_corrupt,
               "a stored record cannot be read; look at it with an operator's tool",
@@ -81,29 +83,38 @@ std::string take_bytes(SqlValue::Value& cell, const char* column) {
   throw_corrupt(column);
 }
 
-Row read_row(Cells& cells, std::size_t first) {
-  if (cells.size() < first + 16) throw_corrupt("number of columns");
+Row read_answer(Cells& cells, std::size_t first) {
+  if (cells.size() < first + answer_size) throw_corrupt("number of columns");
   const auto cell = [&](std::size_t index) -> SqlValue::Value& { return cells[first + index]; };
   Row row;
   RecordFacts& facts = row.facts;
   facts.state = to_enum<RecordState>(cell(0), 5, "state");
-  facts.mode = to_enum<RecordMode>(cell(1), 2, "mode");
-  facts.effect_marked = to_unsigned(cell(2), "effect_marked") != 0;
-  facts.ownership.owner = to_owner(cell(3));
-  facts.ownership.fence = to_unsigned(cell(4), "fence");
-  row.attempt = static_cast<std::uint32_t>(to_unsigned(cell(5), "attempt"));
-  facts.fingerprint = to_fingerprint(cell(6));
-  facts.created_at = to_time(cell(7), "created_at");
-  row.updated_at = to_time(cell(8), "updated_at");
-  facts.lease_until = to_time_or_never(cell(9), "lease_until");
-  facts.expires_at = to_time_or_never(cell(10), "expires_at");
+  facts.ownership.owner = to_owner(cell(1));
+  facts.ownership.fence = to_unsigned(cell(2), "fence");
+  facts.fingerprint = to_fingerprint(cell(3));
+  row.updated_at = to_time(cell(4), "updated_at");
+  facts.lease_until = to_time_or_never(cell(5), "lease_until");
+  facts.expires_at = to_time_or_never(cell(6), "expires_at");
   if (facts.state == RecordState::failed) {
-    facts.retryability = to_enum<Retryability>(cell(11), 2, "retryability");
+    facts.retryability = to_enum<Retryability>(cell(7), 2, "retryability");
   }
-  row.reason = take_bytes(cell(12), "reason");
-  row.trace = take_bytes(cell(13), "trace");
-  if (!is_null(cell(14))) row.result = take_bytes(cell(14), "result");
-  row.now = to_time(cell(15), "now");
+  row.reason = take_bytes(cell(8), "reason");
+  if (!is_null(cell(9))) row.result = take_bytes(cell(9), "result");
+  row.now = to_time(cell(10), "now");
+  return row;
+}
+
+Row read_row(Cells& cells, std::size_t first) {
+  Row row = read_answer(cells, first);
+  if (cells.size() < first + answer_size + 5) throw_corrupt("number of columns");
+  const auto cell = [&](std::size_t index) -> SqlValue::Value& {
+    return cells[first + answer_size + index];
+  };
+  row.facts.mode = to_enum<RecordMode>(cell(0), 2, "mode");
+  row.facts.effect_marked = to_unsigned(cell(1), "effect_marked") != 0;
+  row.attempt = static_cast<std::uint32_t>(to_unsigned(cell(2), "attempt"));
+  row.facts.created_at = to_time(cell(3), "created_at");
+  row.trace = take_bytes(cell(4), "trace");
   return row;
 }
 

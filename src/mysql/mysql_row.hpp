@@ -17,7 +17,7 @@ namespace detail::mysql {
 /// A record as it stands in the table, without its key, and the moment of the server's clock at which it was read.
 struct Row {
   RecordFacts facts;
-  std::uint32_t attempt = 0;
+  std::uint32_t attempt = 1;
   Timestamp updated_at{};
   std::string reason;
   std::string trace;
@@ -25,6 +25,10 @@ struct Row {
   Timestamp now{};
 };
 
+/// Reads the columns of `answer_columns()` from `first` on; what those leave out is as in a new record.
+///
+/// Errors: `Errc::store_corrupt` for what this library does not write.
+[[nodiscard]] Row read_answer(Cells& cells, std::size_t first = 0);
 /// Reads the columns of `row_columns()` from `first` on.
 ///
 /// Errors: `Errc::store_corrupt` for what this library does not write.

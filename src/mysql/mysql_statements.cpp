@@ -25,10 +25,11 @@ std::string with_now(std::string_view sql) {
   return text;
 }
 
+// The columns that are left out are NULL.
 constexpr std::string_view first_values =
     " (business_type, value, state, mode, effect_marked, retryability, owner, fence, attempt, "
-    "fingerprint, created_at, updated_at, lease_until, expires_at, reason, trace, result) "
-    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, NOW_MS, NOW_MS + ?, NULL, NULL, ?, NULL) ";
+    "fingerprint, created_at, updated_at, lease_until, trace) "
+    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, NOW_MS, NOW_MS + ?, ?) ";
 
 // Assignments are made in order and see the new values of those before. So the verdict over the record, judged by its old columns, is
 // put into `state` first, the other columns follow it, and `state` takes its real value last; nobody else sees the verdict:
@@ -70,10 +71,16 @@ constexpr std::string_view of_owner =
 
 }  // namespace
 
-const std::string& row_columns() {
+const std::string& answer_columns() {
   static const std::string columns = with_now(
-      "state, mode, effect_marked, owner, fence, attempt, fingerprint, created_at, updated_at, "
-      "lease_until, expires_at, retryability, reason, trace, result, NOW_MS");
+      "state, owner, fence, fingerprint, updated_at, lease_until, expires_at, retryability, "
+      "reason, result, NOW_MS");
+  return columns;
+}
+
+const std::string& row_columns() {
+  static const std::string columns =
+      answer_columns() + ", mode, effect_marked, attempt, created_at, trace";
   return columns;
 }
 
@@ -81,7 +88,8 @@ Statements::Statements(const std::string& name) : table(name) {
   const std::string update = "UPDATE " + table + " SET ";
   const std::string owner(of_owner);
   const std::string first = "INSERT INTO " + table + with_now(first_values);
-  insert_returning = first + " ON DUPLICATE KEY UPDATE state = state RETURNING " + row_columns();
+  insert_returning = first + " ON DUPLICATE KEY UPDATE state = state RETURNING " + answer_columns();
+  answer = "SELECT " + answer_columns() + " FROM " + table + std::string(of_key);
   begin = first + std::string(begin_changes);
   begin_returning = begin + " RETURNING " + row_columns();
   select = "SELECT " + row_columns() + " FROM " + table + std::string(of_key);

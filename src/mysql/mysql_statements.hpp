@@ -11,7 +11,9 @@ namespace detail::mysql {
 inline constexpr std::string_view now_expression =
     "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
 
-/// The columns that `read_row` reads, the server's now as the last.
+/// The columns that `read_answer` reads, the server's now as the last: what a record that is not changed answers.
+[[nodiscard]] const std::string& answer_columns();
+/// The columns that `read_row` reads: those of `answer_columns`, and the others behind them.
 [[nodiscard]] const std::string& row_columns();
 
 /// The store's statements for one table.
@@ -22,8 +24,10 @@ struct Statements {
   explicit Statements(const std::string& table);
 
   std::string table;
-  /// Makes the record, or gives it as it is without writing anything. It costs the server half of `begin_returning`.
+  /// Makes the record, or gives what it answers without writing anything. It costs the server half of `begin_returning`.
   std::string insert_returning;
+  /// What a record answers, if there is one.
+  std::string answer;
   /// One INSERT that decides after the table of transitions; see the comment at its text.
   std::string begin;
   std::string begin_returning;
