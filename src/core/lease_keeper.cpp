@@ -232,7 +232,7 @@ SteadyTime LeaseLane::look_at(HeldLease& held, SteadyTime now, std::size_t shard
   if (held.job_ || now >= held.hold_until_) return last_moment;
   if (now < held.next_renewal_) return std::min(held.next_renewal_, last_moment);
   held.job_ = std::make_shared<RenewalJob>(
-      RenewalJob{&held, shard, Renewal{*held.key_, held.ownership_, held.lease_}});
+      RenewalJob{&held, shard, Renewal{*held.key_, held.ownership_, held.lease_}, held.alone_});
   due.push_back(held.job_);
   return last_moment;
 }
@@ -281,7 +281,10 @@ void LeaseLane::enqueue(Jobs& due) {
     const std::lock_guard lock(queue_mutex_);
     if (stopping_) return;
     queue_.insert(queue_.end(), due.begin(), due.end());
-    const std::size_t wanted = store_->batches() ? 1 : std::min(queue_.size(), most_workers);
+    const auto alone = static_cast<std::size_t>(
+        std::count_if(due.begin(), due.end(), [](const auto& job) { return job->alone; }));
+    const std::size_t wanted =
+        std::min(store_->batches() ? 1 + alone : queue_.size(), most_workers);
     while (idle_workers_ < wanted && workers_.size() < most_workers) {
       workers_.emplace_back([this] { work(); });
       ++idle_workers_;
@@ -295,16 +298,32 @@ void LeaseLane::work() {
   while (true) {
     queue_filled_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
     if (stopping_) return;
-    const std::size_t most = store_->batches() ? largest_batch : 1;
-    const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(std::min(most, queue_.size()));
-    Jobs batch(queue_.begin(), end);
-    queue_.erase(queue_.begin(), end);
+    Jobs batch = next_batch();
     --idle_workers_;
     lock.unlock();
     renew(batch);
     lock.lock();
     ++idle_workers_;
   }
+}
+
+LeaseLane::Jobs LeaseLane::next_batch() {
+  const std::size_t most = store_->batches() && !queue_.front()->alone ? largest_batch : 1;
+  const auto last = queue_.begin() + static_cast<std::ptrdiff_t>(std::min(most, queue_.size()));
+  const auto end =
+      std::find_if(queue_.begin() + 1, last, [](const auto& job) { return job->alone; });
+  Jobs batch(queue_.begin(), end);
+  queue_.erase(queue_.begin(), end);
+  return batch;
+}
+
+void LeaseLane::renew_each_alone(Jobs& batch) {
+  for (const auto& job : batch) {
+    const std::lock_guard lock(shards_[job->shard].mutex);
+    job->alone = true;
+    if (job->held != nullptr) job->held->alone_ = true;
+  }
+  enqueue(batch);
 }
 
 void LeaseLane::drop_ended(Jobs& batch) {
@@ -330,6 +349,7 @@ void LeaseLane::renew(Jobs& batch) {
     for (const Renewal& renewal : renewals) {
       if (observer_ != nullptr) observer_->on_store_error(renewal.key, StoreCall::renew, error, 1);
     }
+    if (batch.size() > 1) return renew_each_alone(batch);
   } catch (const std::exception&) {  // not an answer: the renewal is repeated while the lease lasts
     outcomes.assign(batch.size(), std::nullopt);
   }
@@ -351,6 +371,7 @@ void LeaseLane::settle(RenewalJob& job, std::optional<WriteOutcome> outcome, Ste
       if (!held->lost_) mark_lost(*held, losses);
     } else if (outcome == WriteOutcome::stored) {
       renewed = true;
+      held->alone_ = false;
       held->ends_at_ = sent + held->lease_;
       due = held->next_renewal_ = sent + held->lease_ / 3;
     } else {  // no answer: again soon, within what is left

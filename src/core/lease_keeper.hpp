@@ -28,6 +28,7 @@ struct RenewalJob {
   HeldLease* held = nullptr;  // null once the lease has ended; guarded by the shard's lock
   std::size_t shard = 0;
   Renewal renewal;
+  bool alone = false;  ///< no other is sent with it; written before it is queued
 };
 
 /// The loss of a lease, to be told outside of all locks.
@@ -77,6 +78,9 @@ class LeaseLane {
   void work();
   void renew(Jobs& batch);
   void drop_ended(Jobs& batch);
+  [[nodiscard]] Jobs next_batch();
+  /// One row that cannot be renewed must not take the others' leases.
+  void renew_each_alone(Jobs& batch);
   void settle(RenewalJob& job, std::optional<WriteOutcome> outcome, SteadyTime sent);
 
   StorePort* store_;
@@ -137,6 +141,7 @@ class HeldLease {
   std::optional<std::stop_source> stop_;
   bool armed_ = false;
   bool lost_ = false;
+  bool alone_ = false;  ///< a batch with it has failed, and it has not been renewed since
 };
 
 /// How many scheduling threads this process runs now: 0 or 1. For tests.

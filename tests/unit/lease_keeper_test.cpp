@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <future>
 #include <latch>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/memory.hpp"
@@ -28,9 +31,10 @@ using testing::ManualClock;
 /// Counts what the keeper tells, and lets a test wait for it.
 class Watcher : public Observer {
  public:
-  void on_lease_renewed(const Key& /*key*/, std::uint64_t /*fence*/) noexcept override {
+  void on_lease_renewed(const Key& key, std::uint64_t /*fence*/) noexcept override {
     const std::lock_guard lock(mutex_);
     ++renewed_;
+    renewed_keys_.emplace(key.value());
     changed_.notify_all();
   }
   void on_lease_lost(const Key& /*key*/, std::uint64_t fence) noexcept override {
@@ -47,6 +51,10 @@ class Watcher : public Observer {
     std::unique_lock lock(mutex_);
     ASSERT_TRUE(changed_.wait_for(lock, 30s, [&] { return lost_ > 0; }));
   }
+  std::set<std::string> renewed_keys() {
+    const std::lock_guard lock(mutex_);
+    return renewed_keys_;
+  }
   int lost() {
     const std::lock_guard lock(mutex_);
     return lost_;
@@ -56,6 +64,7 @@ class Watcher : public Observer {
   std::mutex mutex_;
   std::condition_variable changed_;
   int renewed_ = 0;
+  std::set<std::string> renewed_keys_;
   int lost_ = 0;
   std::uint64_t lost_fence_ = 0;
 };
@@ -241,6 +250,69 @@ TEST(LeaseKeeper, StopsRenewingAtTheTotalHold) {
 }
 
 // One slow store does not starve another's leases.
+/// Refuses every batch that holds the key "bad".
+class StoreWithABadRow {
+ public:
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) {
+    const auto is_bad = [](const Renewal& renewal) { return renewal.key.value() == "bad"; };
+    if (std::any_of(renewals.begin(), renewals.end(), is_bad)) {
+      throw Error(Errc::store_corrupt, "a record cannot be read");
+    }
+    largest_ = std::max<std::size_t>(largest_, renewals.size());
+    return std::vector<WriteOutcome>(renewals.size(), WriteOutcome::stored);
+  }
+  /// Of the batches that were not refused.
+  [[nodiscard]] std::size_t largest() const { return largest_; }
+
+  BeginOutcome begin(const BeginRequest& request) { return inner_.begin(request); }
+  WriteOutcome complete(const Key& key, const Ownership& by, const Completion& completion) {
+    return inner_.complete(key, by, completion);
+  }
+  WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
+                    std::chrono::milliseconds retention) {
+    return inner_.fail(key, by, failure, retention);
+  }
+  WriteOutcome doubt(const Key& key, const Ownership& by) { return inner_.doubt(key, by); }
+  WriteOutcome mark_effect(const Key& key, const Ownership& by) {
+    return inner_.mark_effect(key, by);
+  }
+  WriteOutcome renew(const Key& key, const Ownership& by, std::chrono::milliseconds lease) {
+    return inner_.renew(key, by, lease);
+  }
+  ReleaseOutcome release(const Key& key, const Ownership& by,
+                         std::chrono::milliseconds retention) noexcept {
+    return inner_.release(key, by, retention);
+  }
+  std::optional<Record> find(const Key& key) { return inner_.find(key); }
+
+ private:
+  MemoryStore inner_;
+  std::atomic<std::size_t> largest_{0};
+};
+
+// One row that cannot be renewed loses its own lease only.
+TEST(LeaseKeeper, RenewsTheOthersOfABatchThatFailed) {
+  StoreWithABadRow store;
+  detail::StorePortOf<StoreWithABadRow> port{store};
+  Watcher watcher;
+  detail::LeaseLane lane{port, &watcher};
+  const auto start = std::chrono::steady_clock::now() + 1h;  // the test sweeps, not the scheduler
+  const Key good{"order", "good"};
+  const Key bad{"order", "bad"};
+  const Key other{"order", "other"};
+  detail::HeldLease first{lane, good, {}, 3s, start + 3s, start + 1h};
+  detail::HeldLease second{lane, bad, {}, 3s, start + 3s, start + 1h};
+  detail::HeldLease third{lane, other, {}, 3s, start + 3s, start + 1h};
+  for (detail::HeldLease* held : {&first, &second, &third})
+    held->arm();
+
+  static_cast<void>(lane.sweep(start + 1s));
+  watcher.wait_for_renewals(2);
+
+  EXPECT_EQ(watcher.renewed_keys(), (std::set<std::string>{"good", "other"}));
+  EXPECT_EQ(store.largest(), 1U);
+}
+
 TEST(LeaseKeeper, RenewsInOneStoreWhileAnotherHangs) {
   MemoryStore slow_inner;
   FaultyStore slow{slow_inner};
