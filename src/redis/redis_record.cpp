@@ -14,7 +14,6 @@ using std::chrono::milliseconds;
 
 constexpr unsigned layout_bits = 0xc0;
 constexpr unsigned layout_1 = 0x40;
-constexpr std::size_t kept_owner_bytes = 4;
 constexpr std::size_t fingerprint_bytes = 1 + sizeof(Fingerprint::Digest);
 constexpr int created_bytes = 6;
 constexpr std::int64_t end_marks = 256;

@@ -58,7 +58,8 @@ struct StoredRecord {
 /// The state that a value's first byte tells; nothing for another layout, or an empty value.
 [[nodiscard]] std::optional<RecordState> state_of(std::string_view value) noexcept;
 
-/// The part of a succeeded record's owner that is kept: enough to recognise it.
+/// How much of a succeeded record's owner is kept: enough to recognise it.
+inline constexpr std::size_t kept_owner_bytes = 4;
 [[nodiscard]] OwnerToken kept_of(const OwnerToken& owner) noexcept;
 
 /// A lease as it is stored: at least 1 ms; zero for one that never ends.

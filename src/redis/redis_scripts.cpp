@@ -291,41 +291,40 @@ constexpr bool completion_is_unconditional() {
   return true;
 }
 static_assert(completion_is_unconditional(), "first_completion_since_7_0 goes without the table");
-static_assert(static_cast<int>(Event::complete) == 4);
 
 /// The usual end of a first run, a completion of what no script has touched yet: a third of the work of the general way,
-/// which comes after it. The same ARGV as `write_body`.
+/// which comes after it and for which it leaves everything unusual. The same ARGV as `write_body`.
 constexpr std::string_view first_completion_since_7_0 = R"lua(
-if v and ARGV[1] == '4' and ARGV[3] == '1' then
-  local marks, parts = v:byte(1, 2)
-  local at = 3
-  if marks and marks % 64 < 32 then parts, at = 0, 2 end
-  if marks and marks >= 64 and marks < 128 and marks % 8 == 1 and (parts == 0 or parts == 2) and
-     v:sub(at, at + 15) == ARGV[2] then
-    at = at + 16
-    while (v:byte(at) or 0) >= 128 do at = at + 1 end
-    local ends = redis.call('PEXPIRETIME', key)
-    if ends >= 0 and #v == at + (parts == 2 and 33 or 0) then
-      local left = redis.call('PTTL', key)
-      local took, until_then, code = math.max(0, L - left), ends - left + ARGV[4], ''
-      if ARGV[6] == '1' then parts = parts + 16 end
-      while took >= 128 do
-        code = code .. string.char(took % 128 + 128)
-        took = math.floor(took / 128)
-      end
-      local front = parts == 16 and string.char(65 + marks % 32) or
-                    string.char(97 + marks % 32, parts)
-      redis.call('SET', key, front .. ARGV[2]:sub(1, 4) .. ARGV[8] .. code ..
-                 string.char(took, math.floor(until_then / ARGV[9]) % 256) .. v:sub(at + 1) .. ARGV[7],
-                 'PXAT', until_then)
-      return {5, ends - left}
+if v and ARGV[8] then
+  local byte, sub, char = string.byte, string.sub, string.char
+  local marks, front, rest = byte(v), nil, ''
+  if marks == 65 or marks == 73 then
+    if sub(v, 2, 17) == ARGV[2] and #v > 17 and byte(v, -1) < 128 then
+      front = ARGV[6] == '1' and char(marks + 1) or char(marks + 33, 0)
     end
+  elseif marks == 97 or marks == 105 then
+    if byte(v, 2) == 2 and sub(v, 3, 18) == ARGV[2] and #v > 51 and byte(v, -34) < 128 then
+      front, rest = char(marks + 1, ARGV[6] == '1' and 18 or 2), sub(v, -33)
+    end
+  end
+  local ends = front and redis.call('PEXPIRETIME', key) or -1
+  if ends >= 0 then
+    local time, code = redis.call('TIME'), ''
+    local t = time[1] * 1000 + math.floor(time[2] / 1000)
+    local took, until_then = math.max(0, t - ends + L), t + ARGV[4]
+    while took >= 128 do
+      code = code .. char(took % 128 + 128)
+      took = math.floor(took / 128)
+    end
+    redis.call('SET', key, front .. ARGV[8] .. code ..
+               char(took, math.floor(until_then / ARGV[9]) % 256) .. rest .. ARGV[7], 'PXAT', until_then)
+    return {5, t}
   end
 end
 )lua";
 
-/// ARGV: event, owner, fence, lease or retention, reason, has a result (0 or 1), result, the retention's code and the
-/// step of its end mark (of a completion only).
+/// ARGV: event, owner, fence, lease or retention, reason, has a result (0 or 1), result. Of a completion at the first fence
+/// also: how its value goes on behind the marks, and the step of its end mark.
 constexpr std::string_view write_body = R"lua(
 if not v then return {6, t} end
 local event = tonumber(ARGV[1])

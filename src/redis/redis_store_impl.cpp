@@ -205,14 +205,18 @@ WriteOutcome StoreImpl::write(const Key& key, const Write& write) {
   const std::string event = to_text(write.event);
   const std::string fence = std::to_string(write.by.fence);
   const std::string span = to_text(write.span);
-  const bool completes = write.event == Event::complete;
-  const std::string code = completes ? retention_code(write.span) : "";
-  const std::string step = completes ? std::to_string(end_mark_step(write.span)) : "";
+  std::vector<std::string_view> words{event,        bytes_of(write.by.owner), fence, span,
+                                      write.reason, flag(has_result),         result};
+  std::string behind_marks;
+  std::string step;
+  if (write.event == Event::complete && write.by.fence == 1) {
+    behind_marks = bytes_of(write.by.owner).substr(0, kept_owner_bytes);
+    behind_marks += retention_code(write.span);
+    step = std::to_string(end_mark_step(write.span));
+    words.insert(words.end(), {behind_marks, step});
+  }
   return call(Effect::writes, [&](Connection& connection) {
-    const ReplyPtr reply = connection.run(ScriptName::write, name,
-                                          {event, bytes_of(write.by.owner), fence, span,
-                                           write.reason, flag(has_result), result, code, step});
-    return to_outcome(connection, *reply);
+    return to_outcome(connection, *connection.run(ScriptName::write, name, words));
   });
 }
 
