@@ -130,13 +130,28 @@ TEST_F(RedisCost, IsOneCommandForEachRenewalOfALargeBatch) {
     renewals.push_back({key, {owner, is_own ? 1U : 2U}, std::chrono::seconds{30}});
     expected.push_back(is_own ? WriteOutcome::stored : WriteOutcome::lost);
   }
-  server().ask({"SCRIPT", "FLUSH"});
-  EXPECT_EQ(store_.renew_many(renewals), expected);
   static_cast<void>(monitor_.commands());
 
   EXPECT_EQ(store_.renew_many(renewals), expected);
 
   EXPECT_EQ(monitor_.commands(), Names(600, "EVALSHA"));
+}
+
+// RD-01
+TEST_F(RedisCost, IsOneTextOfTheScriptForABatchThatMissesIt) {
+  const Key key{"payment", "order-1"};
+  const OwnerToken owner = OwnerToken::generate();
+  static_cast<void>(store_.begin({.key = key, .owner = owner}));
+  const std::vector<Renewal> renewals(600, Renewal{key, {owner, 1}, std::chrono::seconds{30}});
+  server().ask({"SCRIPT", "FLUSH"});
+  static_cast<void>(monitor_.commands());
+
+  EXPECT_EQ(store_.renew_many(renewals), std::vector<WriteOutcome>(600, WriteOutcome::stored));
+
+  Names expected(256, "EVALSHA");  // as many as are sent together, and once more
+  expected.emplace_back("EVAL");
+  expected.insert(expected.end(), 255 + 600 - 256, "EVALSHA");
+  EXPECT_EQ(monitor_.commands(), expected);
 }
 
 TEST_F(RedisCost, OfAListingIsBoundedInMemoryHoweverManyRecordsThereAre) {
