@@ -13,8 +13,8 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/redis_certificates.hpp"
 #include "support/redis_server.hpp"
+#include "support/test_certificates.hpp"
 
 namespace idempotency {
 namespace {
@@ -25,11 +25,11 @@ using testing_support::code_of;
 using testing_support::error_of;
 using testing_support::FaultProxy;
 using testing_support::NetworkFault;
-using testing_support::RedisCertificates;
 using testing_support::RedisServer;
+using testing_support::TestCertificates;
 
-const RedisCertificates& certificates() {
-  static const RedisCertificates made;
+const TestCertificates& certificates() {
+  static const TestCertificates made;
   return made;
 }
 
