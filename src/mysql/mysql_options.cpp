@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "core/percent.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -26,27 +30,10 @@ bool is_name_character(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 std::string decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    const int high = at + 2 < text.size() ? hex_digit(text[at + 1]) : -1;
-    const int low = at + 2 < text.size() ? hex_digit(text[at + 2]) : -1;
-    if (high < 0 || low < 0) refuse_address("a '%' is not followed by two hexadecimal digits");
-    out += static_cast<char>(high * 16 + low);
-    at += 2;
-  }
-  return out;
+  std::optional<std::string> plain = detail::percent_decoded(text);
+  if (!plain) refuse_address("a '%' is not followed by two hexadecimal digits");
+  return *std::move(plain);
 }
 
 template <class Number>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/verdict.hpp"
 #include "idempotency/stores/mysql_handle.hpp"
 #include "mysql/mysql_store_impl.hpp"
 
@@ -14,18 +15,6 @@ using detail::mysql::StoreImpl;
 using std::chrono::milliseconds;
 
 namespace {
-
-constexpr std::string_view name_of(Resolution::Verdict verdict) noexcept {
-  switch (verdict) {
-    case Resolution::Verdict::succeeded:
-      return "succeeded";
-    case Resolution::Verdict::failed:
-      return "failed";
-    case Resolution::Verdict::retry:
-      return "retry";
-  }
-  return "retry";
-}
 
 std::optional<Key> key_of_cursor(const std::string& cursor) {
   if (cursor.empty()) return std::nullopt;
@@ -129,7 +118,7 @@ WriteOutcome MySqlStore::resolve(const Record& seen, const Resolution& resolutio
   const WriteOutcome outcome =
       impl_->call([&](Records& records) { return records.resolve(seen, resolution); });
   if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
-    impl_->observer()->on_resolved(seen.key, name_of(resolution.verdict));
+    impl_->observer()->on_resolved(seen.key, detail::name_of(resolution.verdict));
   }
   return outcome;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/verdict.hpp"
 #include "idempotency/detail/key_order.hpp"
 #include "redis/redis_store_impl.hpp"
 
@@ -99,18 +100,6 @@ bool passes(const RecordFilter& filter, const Record& record, Timestamp now) {
   return !filter.unchanged_for || now - record.updated_at >= *filter.unchanged_for;
 }
 
-constexpr std::string_view name_of(Resolution::Verdict verdict) noexcept {
-  switch (verdict) {
-    case Resolution::Verdict::succeeded:
-      return "succeeded";
-    case Resolution::Verdict::failed:
-      return "failed";
-    case Resolution::Verdict::retry:
-      return "retry";
-  }
-  return "retry";
-}
-
 void count(StoreStatistics& statistics, RecordState state) noexcept {
   switch (state) {
     case RecordState::processing:
@@ -177,7 +166,7 @@ RecordPage RedisStore::list(const RecordFilter& filter, const std::string& curso
 WriteOutcome RedisStore::resolve(const Record& seen, const Resolution& resolution) {
   const WriteOutcome outcome = impl_->resolve(seen, resolution);
   if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
-    impl_->observer()->on_resolved(seen.key, name_of(resolution.verdict));
+    impl_->observer()->on_resolved(seen.key, detail::name_of(resolution.verdict));
   }
   return outcome;
 }

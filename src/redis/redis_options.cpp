@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "core/percent.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -27,27 +30,10 @@ Number to_number(std::string_view text, const char* why) {
   return number;
 }
 
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::string percent_decoded(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      decoded += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-    const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
-    if (low < 0) refuse_address("a '%' in a Redis address must be followed by two hex digits");
-    decoded += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return decoded;
+std::string decoded(std::string_view text) {
+  std::optional<std::string> plain = detail::percent_decoded(text);
+  if (!plain) refuse_address("a '%' in a Redis address must be followed by two hex digits");
+  return *std::move(plain);
 }
 
 /// Takes `user:password@` off the front.
@@ -57,9 +43,9 @@ void take_credentials(std::string_view& rest, std::string_view::size_type end,
   if (at == std::string_view::npos) return;
   const std::string_view credentials = rest.substr(0, at);
   const std::size_t colon = credentials.find(':');
-  options.username = percent_decoded(credentials.substr(0, colon));
+  options.username = decoded(credentials.substr(0, colon));
   if (colon != std::string_view::npos) {
-    options.password = percent_decoded(credentials.substr(colon + 1));
+    options.password = decoded(credentials.substr(colon + 1));
   }
   if (options.password.empty()) {
     refuse_address("a Redis address with '@' needs a password before it: redis://user:password@");
@@ -112,7 +98,7 @@ RedisOptions of_socket(std::string_view rest) {
     }
     take_database(query.substr(3), options);
   }
-  options.unix_socket = percent_decoded(rest.substr(0, question));
+  options.unix_socket = decoded(rest.substr(0, question));
   if (!options.unix_socket.starts_with('/')) {
     refuse_address("the address of a Redis socket has an absolute path: unix:///run/redis.sock");
   }

@@ -8,43 +8,47 @@ namespace detail::redis {
 
 namespace {
 
-struct Row {
-  std::string_view word;  ///< with which Redis begins such errors
-  ReplyMeaning meaning;
-};
-
 constexpr std::array rows{
     // Not the primary any more: others may have been promoted, so look again.
-    Row{"READONLY", {Errc::store_unavailable, ConnectionFate::discard}},
-    Row{"MASTERDOWN", {Errc::store_unavailable, ConnectionFate::discard}},
-    Row{"CLUSTERDOWN", {Errc::store_unavailable, ConnectionFate::discard}},
+    ReplyRow{"READONLY", {Errc::store_unavailable, ConnectionFate::discard}},
+    ReplyRow{"MASTERDOWN", {Errc::store_unavailable, ConnectionFate::discard}},
+    ReplyRow{"CLUSTERDOWN", {Errc::store_unavailable, ConnectionFate::discard}},
     // For now.
-    Row{"LOADING", {Errc::store_busy, ConnectionFate::discard}},
-    Row{"NOSCRIPT", {Errc::store_busy, ConnectionFate::keep}},
-    Row{"TRYAGAIN", {Errc::store_busy, ConnectionFate::keep}},
-    Row{"BUSY", {Errc::store_busy, ConnectionFate::keep}},
-    Row{"NOREPLICAS", {Errc::store_busy, ConnectionFate::keep}},
-    Row{"MISCONF", {Errc::store_busy, ConnectionFate::keep}},
-    Row{"OOM", {Errc::store_full, ConnectionFate::keep}},
+    ReplyRow{"LOADING", {Errc::store_busy, ConnectionFate::discard}},
+    ReplyRow{"NOSCRIPT", {Errc::store_busy, ConnectionFate::keep}},
+    ReplyRow{"TRYAGAIN", {Errc::store_busy, ConnectionFate::keep}},
+    ReplyRow{"BUSY", {Errc::store_busy, ConnectionFate::keep}},
+    ReplyRow{"NOREPLICAS", {Errc::store_busy, ConnectionFate::keep}},
+    ReplyRow{"MISCONF", {Errc::store_busy, ConnectionFate::keep}},
+    ReplyRow{"OOM", {Errc::store_full, ConnectionFate::keep}},
     // Not by repeating.
-    Row{"MOVED", {Errc::store_refused, ConnectionFate::keep}},
-    Row{"ASK", {Errc::store_refused, ConnectionFate::keep}},
-    Row{"CROSSSLOT", {Errc::store_refused, ConnectionFate::keep}},
-    Row{"NOAUTH", {Errc::store_refused, ConnectionFate::discard}},
-    Row{"WRONGPASS", {Errc::store_refused, ConnectionFate::discard}},
-    Row{"NOPERM", {Errc::store_refused, ConnectionFate::keep}},
-    Row{"DENIED", {Errc::store_refused, ConnectionFate::discard}},
-    Row{"WRONGTYPE", {Errc::store_corrupt, ConnectionFate::keep}},
-    Row{"CORRUPT", {Errc::store_corrupt, ConnectionFate::keep}},  // of our own scripts
+    ReplyRow{"MOVED", {Errc::store_refused, ConnectionFate::keep}},
+    ReplyRow{"ASK", {Errc::store_refused, ConnectionFate::keep}},
+    ReplyRow{"CROSSSLOT", {Errc::store_refused, ConnectionFate::keep}},
+    ReplyRow{"NOAUTH", {Errc::store_refused, ConnectionFate::discard}},
+    ReplyRow{"WRONGPASS", {Errc::store_refused, ConnectionFate::discard}},
+    ReplyRow{"NOPERM", {Errc::store_refused, ConnectionFate::keep}},
+    ReplyRow{"DENIED", {Errc::store_refused, ConnectionFate::discard}},
+    ReplyRow{"WRONGTYPE", {Errc::store_corrupt, ConnectionFate::keep}},
+    ReplyRow{"CORRUPT", {Errc::store_corrupt, ConnectionFate::keep}},  // of our own scripts
+    // Known by a part of what is said. A script that has written cannot be killed.
+    ReplyRow{"Script killed by user",
+             {Errc::store_busy, ConnectionFate::keep},
+             ReplyRow::Place::anywhere},
+    ReplyRow{"max number of clients",
+             {Errc::store_busy, ConnectionFate::discard},
+             ReplyRow::Place::anywhere},
+    ReplyRow{
+        "Protocol error", {Errc::too_large, ConnectionFate::discard}, ReplyRow::Place::anywhere},
 };
 
 std::string_view first_word(std::string_view text) noexcept {
   return text.substr(0, text.find(' '));
 }
 
-const Row* row_of(std::string_view word) noexcept {
-  for (const Row& row : rows) {
-    if (row.word == word) return &row;
+const ReplyRow* row_of(std::string_view word) noexcept {
+  for (const ReplyRow& row : rows) {
+    if (row.place == ReplyRow::Place::at_the_start && row.text == word) return &row;
   }
   return nullptr;
 }
@@ -55,13 +59,13 @@ bool contains(std::string_view text, std::string_view part) noexcept {
 
 /// Redis 6 puts a command's error behind "ERR Error running script (call to f_<sha>): @user_script:<line>: ", with or
 /// without '-'; 7 puts the script behind the error.
-const Row* row_within(std::string_view error) noexcept {
+const ReplyRow* row_within(std::string_view error) noexcept {
   if (!contains(error, "script")) return nullptr;
   for (std::size_t at = error.find(": "); at != std::string_view::npos;
        at = error.find(": ", at + 1)) {
     std::string_view rest = error.substr(at + 2);
     if (rest.starts_with('-')) rest.remove_prefix(1);
-    if (const Row* row = row_of(first_word(rest))) return row;
+    if (const ReplyRow* row = row_of(first_word(rest))) return row;
   }
   return nullptr;
 }
@@ -88,14 +92,15 @@ std::string_view advice(Errc code) noexcept {
 
 }  // namespace
 
+std::span<const ReplyRow> reply_rows() noexcept { return rows; }
+
 ReplyMeaning meaning_of(std::string_view error) noexcept {
   const std::string_view word = first_word(error);
-  if (const Row* row = row_of(word)) return row->meaning;
-  if (const Row* row = row_within(error)) return row->meaning;
-  if (contains(error, "max number of clients")) {
-    return {Errc::store_busy, ConnectionFate::discard};
+  if (const ReplyRow* row = row_of(word)) return row->meaning;
+  if (const ReplyRow* row = row_within(error)) return row->meaning;
+  for (const ReplyRow& row : rows) {
+    if (row.place == ReplyRow::Place::anywhere && contains(error, row.text)) return row.meaning;
   }
-  if (contains(error, "Protocol error")) return {Errc::too_large, ConnectionFate::discard};
   return {};
 }
 
@@ -108,7 +113,7 @@ bool is_noscript(const redisReply& reply) noexcept {
 void throw_if_error(const redisReply& reply) {
   if (!is_error(reply)) return;
   const std::string_view words(reply.str, reply.len);
-  throw ErrorReply{meaning_of(words), std::string(words)};
+  throw ErrorReply{meaning_of(words), std::string(words), ErrorReply::Others::nothing_written};
 }
 
 Error make_error(const ErrorReply& reply) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,18 @@ struct ReplyMeaning {
   friend bool operator==(const ReplyMeaning&, const ReplyMeaning&) = default;
 };
 
+/// How an error is known.
+struct ReplyRow {
+  enum class Place : std::uint8_t {
+    at_the_start,  ///< of the error, or of the one that a script passes on: a word
+    anywhere,
+  };
+  std::string_view text;
+  ReplyMeaning meaning;
+  Place place = Place::at_the_start;
+};
+[[nodiscard]] std::span<const ReplyRow> reply_rows() noexcept;
+
 /// The meaning of an error reply, plain or wrapped by Redis 6 or 7 as a script's; unknown ones count as
 /// refusals.
 [[nodiscard]] ReplyMeaning meaning_of(std::string_view error) noexcept;
@@ -39,8 +52,11 @@ struct ReplyMeaning {
 
 /// An error reply, thrown inside the room only: it becomes an `Error` where the call ends.
 struct ErrorReply {
+  /// Whether other commands of the same call have been executed.
+  enum class Others : std::uint8_t { nothing_written, written };
   ReplyMeaning meaning;
   std::string words;
+  Others others = Others::nothing_written;
 };
 /// Throws `ErrorReply` for an error.
 void throw_if_error(const redisReply& reply);

@@ -57,7 +57,8 @@ end
 local function value() return redis.call('GETEX', key) end
 )lua";
 
-/// Two looks at the clock in the same millisecond make the end exact, so that it is the same each time.
+/// Two looks at the clock in the same millisecond make an end exact, so that it is the same each time. Record and end are one
+/// command, so that there is none without the other; should the clock pass a millisecond each time, the end is that much later.
 constexpr std::string_view commands_before_7_0 = R"lua(
 local function expiry()
   while true do
@@ -68,8 +69,11 @@ local function expiry()
   end
 end
 local function save_until(s, ends)
-  redis.call('SET', key, s)
-  redis.call('PEXPIREAT', key, ends)
+  for _ = 1, 8 do
+    local before = now()
+    redis.call('SET', key, s, 'PX', math.max(1, ends - before))
+    if now() == before then return end
+  end
 end
 local function value()
   local e = redis.pcall('ZREMRANGEBYSCORE', key, 1, 0)
@@ -252,11 +256,12 @@ local function finish(span)
 end
 )lua";
 
+/// Nothing that could be denied follows a write.
 /// ARGV: first value, owner, lease, hold (0 or 1), fingerprint, earlier fingerprint.
 constexpr std::string_view begin_body = R"lua(
 if not v then
   redis.call('SET', key, ARGV[1], 'PX', L_text)
-  return {0, ARGV[1], expiry(), t}
+  return {0, ARGV[1], t + L, t}
 end
 if r.fingerprint and ARGV[5] ~= '' and r.fingerprint ~= ARGV[5] and r.fingerprint ~= ARGV[6] then
   return {7, v, ends, t}
@@ -272,8 +277,7 @@ if owner == 1 then
 end
 move(to, fence, owner == 1 and ARGV[2] or nil)
 if lease == 1 then r.lease = tonumber(ARGV[3]) end
-local s = save('PX', L_text)
-return {answer, s, expiry(), t}
+return {answer, save('PX', L_text), t + L, t}
 )lua";
 
 /// Whatever the lease and the mode, its owner completes a running record.

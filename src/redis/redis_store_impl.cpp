@@ -93,6 +93,89 @@ std::optional<BeginOutcome> settled(const StoredRecord& record, const BeginReque
   return to_outcome(step.answer, record, no_end, now);
 }
 
+/// The renewals of one batch. One that is refused keeps none of the others from being made.
+class RenewalBatch {
+ public:
+  RenewalBatch(const StoreImpl& store, Connection& connection, const std::vector<Renewal>& renewals)
+      : store_(store), connection_(connection), renewals_(renewals), outcomes_(renewals.size()) {}
+
+  /// Errors: `ErrorReply`, the first one, when all others have been tried; `Broken`.
+  [[nodiscard]] std::vector<WriteOutcome> outcomes() {
+    try {
+      Rows rows;
+      for (std::size_t row = 0; row < renewals_.size() && !is_over(); ++row) {
+        rows.push_back(row);
+        if (rows.size() == renewals_at_once || row + 1 == renewals_.size()) renew(std::move(rows));
+      }
+    } catch (Broken& broken) {
+      if (wrote_) broken.progress = Broken::Progress::sent;
+      throw;
+    }
+    if (error_) {
+      if (wrote_) error_->others = ErrorReply::Others::written;
+      throw *error_;
+    }
+    return std::move(outcomes_);
+  }
+
+ private:
+  using Rows = std::vector<std::size_t>;
+
+  /// Whether the connection has no more answers to give.
+  [[nodiscard]] bool is_over() const noexcept {
+    return error_ && error_->meaning.fate == ConnectionFate::discard;
+  }
+
+  void renew(Rows rows) {
+    rows = exchange(rows, Connection::Naming::sha1);
+    // The first brings the script for the others; should it be lost again on the way, there is one row less each time.
+    while (!rows.empty())
+      rows = exchange(rows, Connection::Naming::text);
+  }
+
+  /// Sends rows together, the first with this naming. Returns those for which the server had no script.
+  [[nodiscard]] Rows exchange(const Rows& rows, Connection::Naming first) {
+    Commands commands;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      add(commands, renewals_[rows[i]], i == 0 ? first : Connection::Naming::sha1);
+    const std::vector<ReplyPtr> replies = connection_.exchange(commands);
+    Rows missed;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (is_noscript(*replies[i])) {
+        missed.push_back(rows[i]);
+      } else {
+        note(rows[i], *replies[i]);
+      }
+    }
+    return missed;
+  }
+
+  void add(Commands& commands, const Renewal& renewal, Connection::Naming naming) const {
+    connection_.add_run(commands, ScriptName::write, store_.key_of(renewal.key),
+                        {to_text(Event::renew), bytes_of(renewal.ownership.owner),
+                         std::to_string(renewal.ownership.fence),
+                         to_text(stored_lease(renewal.lease)), "", "0", ""},
+                        naming);
+  }
+
+  void note(std::size_t row, const redisReply& reply) {
+    try {
+      throw_if_error(reply);
+      outcomes_[row] = to_outcome(connection_, reply);
+      wrote_ = wrote_ || outcomes_[row] == WriteOutcome::stored;
+    } catch (const ErrorReply& error) {
+      if (!error_) error_ = error;
+    }
+  }
+
+  const StoreImpl& store_;
+  Connection& connection_;
+  const std::vector<Renewal>& renewals_;
+  std::vector<WriteOutcome> outcomes_;
+  std::optional<ErrorReply> error_;
+  bool wrote_ = false;
+};
+
 }  // namespace
 
 StoreImpl::StoreImpl(RedisOptions options)
@@ -221,37 +304,9 @@ WriteOutcome StoreImpl::write(const Key& key, const Write& write) {
 }
 
 std::vector<WriteOutcome> StoreImpl::renew_many(const std::vector<Renewal>& renewals) {
-  const std::string event = to_text(Event::renew);
-  const auto add = [&](const Connection& connection, Commands& commands, const Renewal& renewal,
-                       Connection::Naming naming) {
-    connection.add_run(
-        commands, ScriptName::write, key_of(renewal.key),
-        {event, bytes_of(renewal.ownership.owner), std::to_string(renewal.ownership.fence),
-         to_text(stored_lease(renewal.lease)), "", "0", ""},
-        naming);
-  };
   return call(Effect::writes, [&](Connection& connection) {
-    std::vector<WriteOutcome> outcomes;
-    outcomes.reserve(renewals.size());
-    while (outcomes.size() < renewals.size()) {
-      const std::size_t first = outcomes.size();
-      const std::size_t count = std::min(renewals_at_once, renewals.size() - first);
-      Commands commands;
-      for (std::size_t i = 0; i < count; ++i)
-        add(connection, commands, renewals[first + i], Connection::Naming::sha1);
-      const std::vector<ReplyPtr> replies = connection.exchange(commands);
-      for (std::size_t i = 0; i < count; ++i) {
-        if (!is_noscript(*replies[i])) {
-          throw_if_error(*replies[i]);
-          outcomes.push_back(to_outcome(connection, *replies[i]));
-          continue;
-        }
-        Commands by_text;
-        add(connection, by_text, renewals[first + i], Connection::Naming::text);
-        outcomes.push_back(to_outcome(connection, *connection.ask(by_text)));
-      }
-    }
-    return outcomes;
+    RenewalBatch batch(*this, connection, renewals);
+    return batch.outcomes();
   });
 }
 
@@ -292,6 +347,10 @@ void StoreImpl::Attempts::note(const Broken& broken) noexcept {
   }
 }
 
+void StoreImpl::Attempts::note(const ErrorReply& reply) noexcept {
+  if (reply.others == ErrorReply::Others::written) may_have_written_ = true;
+}
+
 bool StoreImpl::Attempts::may_repeat(const Broken& broken, Pool::Loan::Origin origin) noexcept {
   if (repeated_ || origin != Pool::Loan::Origin::idle || broken.cause != Broken::Cause::closed) {
     return false;
@@ -327,6 +386,12 @@ Error StoreImpl::Attempts::error_of(const Broken& broken) const {
 }
 
 Error StoreImpl::Attempts::error_of(const ErrorReply& reply) const {
+  if (reply.others == ErrorReply::Others::written) {
+    return Error(Errc::store_reply_lost,
+                 "redis store: the server refused a part of the call and did the rest; repeat what "
+                 "is not known with the same token",
+                 reply.words);
+  }
   if (may_have_written_) return reply_lost(reply.words);
   return make_error(reply);
 }

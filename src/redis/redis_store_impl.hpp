@@ -56,6 +56,7 @@ class StoreImpl {
           throw attempts.error_of(broken);
         } catch (const ErrorReply& reply) {
           if (reply.meaning.fate == ConnectionFate::discard) loan.discard();
+          attempts.note(reply);
           if (attempts.may_repeat(reply, loan.origin())) {
             pool_.close_idle();
             continue;
@@ -104,6 +105,7 @@ class StoreImpl {
    public:
     explicit Attempts(Effect effect) noexcept : effect_(effect) {}
     void note(const Broken& broken) noexcept;
+    void note(const ErrorReply& reply) noexcept;
     [[nodiscard]] bool may_repeat(const Broken& broken, Pool::Loan::Origin origin) noexcept;
     [[nodiscard]] bool may_repeat(const ErrorReply& reply, Pool::Loan::Origin origin) noexcept;
     [[nodiscard]] Error error_of(const Broken& broken) const;

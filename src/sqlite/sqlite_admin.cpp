@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/verdict.hpp"
 #include "idempotency/detail/key_order.hpp"
 #include "sqlite/sqlite_store_impl.hpp"
 
@@ -35,18 +36,6 @@ std::pair<std::string_view, std::string_view> key_parts(const std::string& curso
   const std::size_t colon = cursor.find(':');
   const std::string_view text(cursor);
   return {text.substr(0, colon), text.substr(colon + 1)};
-}
-
-constexpr std::string_view name_of(Resolution::Verdict verdict) noexcept {
-  switch (verdict) {
-    case Resolution::Verdict::succeeded:
-      return "succeeded";
-    case Resolution::Verdict::failed:
-      return "failed";
-    case Resolution::Verdict::retry:
-      return "retry";
-  }
-  return "retry";
 }
 
 void count(StoreStatistics& statistics, std::int64_t state, std::uint64_t rows) noexcept {
@@ -109,7 +98,7 @@ WriteOutcome SqliteStore::resolve(const Record& seen, const Resolution& resoluti
         return decision;
       });
   if (settled_now && impl_->observer() != nullptr) {
-    impl_->observer()->on_resolved(seen.key, name_of(resolution.verdict));
+    impl_->observer()->on_resolved(seen.key, detail::name_of(resolution.verdict));
   }
   return outcome;
 }

@@ -36,6 +36,7 @@ class RedisFixture {
 class OlderRedisFixture {
  public:
   static constexpr std::chrono::milliseconds clock_tolerance = RedisFixture::clock_tolerance;
+  static constexpr std::chrono::milliseconds long_time = RedisFixture::long_time;
 
   RedisStore& store() { return first_; }
   RedisStore& other_store() { return second_; }
@@ -49,7 +50,10 @@ class OlderRedisFixture {
   RedisStore second_{RedisOptions{.port = older_->port()}};
 };
 
+// RD-13
+INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, StoreConformance, OlderRedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, AdminStoreConformance, OlderRedisFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, SettlementConformance, OlderRedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, BatchStoreConformance, OlderRedisFixture);
 
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, StoreConformance, RedisFixture);

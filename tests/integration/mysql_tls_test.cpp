@@ -14,7 +14,7 @@
 #include "support/error_of.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/mariadb_server.hpp"
-#include "support/redis_certificates.hpp"
+#include "support/test_certificates.hpp"
 
 namespace idempotency {
 namespace {
@@ -26,7 +26,7 @@ using testing_support::MariaDbServer;
 using testing_support::NetworkFault;
 using testing_support::PlainConnection;
 using testing_support::ProcessEnd;
-using Certificates = testing_support::RedisCertificates;  // nothing in them is for one server only
+using Certificates = testing_support::TestCertificates;
 
 const Certificates& certificates() {
   static const Certificates made;

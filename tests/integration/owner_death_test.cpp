@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <latch>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,9 +15,24 @@
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/stores/sqlite.hpp"
 #include "idempotency/testing/faulty_store.hpp"
+#include "support/owner_death.hpp"
 #include "support/sqlite_file.hpp"
 
 namespace idempotency {
+namespace testing_support {
+namespace {
+
+struct SqliteBackend {
+  using Store = SqliteStore;
+  TemporaryFolder folder;
+  [[nodiscard]] SqliteOptions options() const { return {.path = folder.file("records.db")}; }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, OwnerDeath, SqliteBackend);
+
+}  // namespace
+}  // namespace testing_support
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -76,113 +90,8 @@ class Child {
   int said_ = -1;
 };
 
-Operation asked(RecordMode mode, std::chrono::milliseconds lease,
-                std::chrono::milliseconds wait = 0ms) {
-  return {
-      .key = {"order", "7"},
-      .policy = {.lease = lease, .success_retention = 24h, .wait = wait, .on_expired_lease = mode}};
-}
-
-/// A process that begins the operation, says so and hangs.
-std::function<void(const std::function<void()>&)> hangs(std::string path, RecordMode mode,
-                                                        std::chrono::milliseconds lease) {
-  return [=](const std::function<void()>& here) {
-    SqliteStore store{{.path = path}};
-    IdempotencyGuard guard{store};
-    static_cast<void>(guard.run(asked(mode, lease), [&] {
-      here();
-      while (true)
-        pause();
-    }));
-  };
-}
-
-// ID-12: a killed owner blocks the key for its lease, not for the retention; the success then keeps its own.
-TEST(OwnerDeath, IsTakenOverWhenTheLeaseHasEnded) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("records.db");
-  Child owner(hangs(path, RecordMode::take_over, 2s));
-  owner.wait_until_here();
-  owner.send(SIGKILL);
-  owner.wait();
-
-  SqliteStore store{{.path = path}};
-  IdempotencyGuard guard{store};
-  const auto early = guard.run(asked(RecordMode::take_over, 2s), [] { return 1; });
-  const auto later = guard.run(asked(RecordMode::take_over, 2s, 30s), [](Execution& execution) {
-    EXPECT_EQ(execution.attempt(), 2U);
-    return 2;
-  });
-
-  EXPECT_EQ(early.status(), RunStatus::in_progress);
-  EXPECT_LE(early.retry_after(), 2s);
-  EXPECT_EQ(later.status(), RunStatus::executed);
-  const std::optional<Record> record = store.find(Key("order", "7"));
-  ASSERT_TRUE(record && record->expires_at);
-  EXPECT_EQ(*record->expires_at - record->updated_at, 24h);
-}
-
-// ID-21: under hold the handler is not started again, whatever the next caller's policy says.
-TEST(OwnerDeath, LeavesTheRecordUncertainUnderHold) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("records.db");
-  Child owner(hangs(path, RecordMode::hold, 300ms));
-  owner.wait_until_here();
-  owner.send(SIGKILL);
-  owner.wait();
-
-  SqliteStore store{{.path = path}};
-  IdempotencyGuard guard{store};
-  const auto result = guard.run(asked(RecordMode::take_over, 300ms, 30s), [] { return 1; });
-
-  EXPECT_EQ(result.status(), RunStatus::uncertain);
-  const std::optional<Record> seen = store.find(Key("order", "7"));
-  ASSERT_TRUE(seen.has_value());
-  const WriteOutcome settled = store.resolve(*seen, {.verdict = Resolution::Verdict::succeeded,
-                                                     .result = encode_result<int>(42),
-                                                     .resolver = OwnerToken::generate()});
-  EXPECT_EQ(settled, WriteOutcome::stored);
-  EXPECT_EQ(guard.run(asked(RecordMode::hold, 1s), [] { return 1; }).value(), 42);
-}
-
-// ID-25, LK-03: a stopped owner is taken over once; when it goes on it is told and cannot overwrite.
-TEST(OwnerDeath, SupersedesAnOwnerThatWasStoppedPastItsLease) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("records.db");
-  Child owner([=](const std::function<void()>& here) {
-    SqliteStore store{{.path = path}};
-    IdempotencyGuard guard{store};
-    const auto result = guard.run(asked(RecordMode::take_over, 300ms), [&](Execution& execution) {
-      here();
-      const std::stop_token stop = execution.stop_token();
-      std::latch stopped(1);
-      const std::stop_callback callback(stop, [&] { stopped.count_down(); });
-      stopped.wait();  // the loss arrives before another protected write
-      return std::string("late");
-    });
-    const bool right = result.status() == RunStatus::superseded && result.value() == "next";
-    _exit(right ? 0 : 4);
-  });
-  owner.wait_until_here();
-  owner.send(SIGSTOP);
-
-  {
-    SqliteStore store{{.path = path}};
-    IdempotencyGuard guard{store};
-    const auto next =
-        guard.run(asked(RecordMode::take_over, 300ms, 30s), [] { return std::string("next"); });
-    EXPECT_EQ(next.status(), RunStatus::executed);
-    EXPECT_EQ(next.fence(), 2U);
-  }
-  owner.send(SIGCONT);
-
-  EXPECT_EQ(owner.wait(), 0);
-  SqliteStore store{{.path = path}};
-  EXPECT_EQ(store.find(Key("order", "7"))->ownership.fence, 2U);
-}
-
 // A transaction whose process is killed leaves neither record nor effect.
-TEST(OwnerDeath, LeavesNothingOfATransaction) {
+TEST(TransactionDeath, LeavesNothingOfATransaction) {
   const TemporaryFolder folder;
   const std::string path = folder.file("records.db");
   Child owner([=](const std::function<void()>& here) {

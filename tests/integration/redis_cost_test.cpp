@@ -13,6 +13,7 @@
 #include "support/fault_proxy.hpp"
 #include "support/redis_monitor.hpp"
 #include "support/redis_server.hpp"
+#include "support/redis_stand_in.hpp"
 
 namespace idempotency {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 using testing_support::FaultProxy;
 using testing_support::RedisMonitor;
 using testing_support::RedisServer;
+using testing_support::RedisStandIn;
 using Names = std::vector<std::string>;
 
 /// A store whose connection and scripts are there.
@@ -55,6 +57,22 @@ TEST_F(RedisCost, IsOneNativeCommandForADuplicate) {
   ASSERT_EQ(run("order-1").status(), RunStatus::replayed);
 
   EXPECT_EQ(monitor_.commands(), (Names{"SET"}));
+}
+
+// RD-13
+TEST_F(RedisCost, IsOneScriptForEachStepBeforeRedis7) {
+  const auto older = RedisStandIn::of_version(server().port(), "6.2.14");
+  RedisStore store(RedisOptions{.port = older->port()});
+  IdempotencyGuard guard{store};
+  const auto commands_of = [&](const char* value) {
+    static_cast<void>(
+        guard.run({.key = {"payment", value}}, [] { return std::string("charge-1"); }));
+    return monitor_.commands();
+  };
+  static_cast<void>(commands_of("warm-up-before-7"));
+
+  EXPECT_EQ(commands_of("order-1"), (Names{"EVALSHA", "EVALSHA"}));
+  EXPECT_EQ(commands_of("order-1"), (Names{"EVALSHA"}));
 }
 
 TEST_F(RedisCost, IsTwoRoundTripsForAFirstRunAndOneForADuplicate) {
@@ -130,13 +148,28 @@ TEST_F(RedisCost, IsOneCommandForEachRenewalOfALargeBatch) {
     renewals.push_back({key, {owner, is_own ? 1U : 2U}, std::chrono::seconds{30}});
     expected.push_back(is_own ? WriteOutcome::stored : WriteOutcome::lost);
   }
-  server().ask({"SCRIPT", "FLUSH"});
-  EXPECT_EQ(store_.renew_many(renewals), expected);
   static_cast<void>(monitor_.commands());
 
   EXPECT_EQ(store_.renew_many(renewals), expected);
 
   EXPECT_EQ(monitor_.commands(), Names(600, "EVALSHA"));
+}
+
+// RD-01
+TEST_F(RedisCost, IsOneTextOfTheScriptForABatchThatMissesIt) {
+  const Key key{"payment", "order-1"};
+  const OwnerToken owner = OwnerToken::generate();
+  static_cast<void>(store_.begin({.key = key, .owner = owner}));
+  const std::vector<Renewal> renewals(600, Renewal{key, {owner, 1}, std::chrono::seconds{30}});
+  server().ask({"SCRIPT", "FLUSH"});
+  static_cast<void>(monitor_.commands());
+
+  EXPECT_EQ(store_.renew_many(renewals), std::vector<WriteOutcome>(600, WriteOutcome::stored));
+
+  Names expected(256, "EVALSHA");  // as many as are sent together, and once more
+  expected.emplace_back("EVAL");
+  expected.insert(expected.end(), 255 + 600 - 256, "EVALSHA");
+  EXPECT_EQ(monitor_.commands(), expected);
 }
 
 TEST_F(RedisCost, OfAListingIsBoundedInMemoryHoweverManyRecordsThereAre) {

@@ -18,17 +18,20 @@
 #include "support/error_of.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
+#include "support/redis_stand_in.hpp"
 
 namespace idempotency {
 namespace {
 
 using std::chrono::milliseconds;
 using testing_support::code_of;
+using testing_support::error_of;
 using testing_support::first_of_all;
 using testing_support::redis_name;
 using testing_support::RedisListener;
 using testing_support::RedisOwner;
 using testing_support::RedisServer;
+using testing_support::RedisStandIn;
 using testing_support::run_together;
 
 // RD-01
@@ -114,6 +117,53 @@ TEST(RedisFaults, RefuseWhatAUserMayNotDo) {
   EXPECT_EQ(listener.heard("could not be checked"), 2);
 }
 
+/// A command that a script needs may be denied: then nothing is written, or all of it.
+TEST(RedisFaults, WriteAllOrNothingWhateverAUserMayNotDo) {
+  RedisServer server;
+  RedisStore direct(server.options());
+  const auto older = RedisStandIn::of_version(server.port(), "6.2.14");
+  const auto dump = [&](const Key& key) {
+    return server.text({"GET", redis_name(key)}) + " until " +
+           std::to_string(server.number({"PEXPIRETIME", redis_name(key)}));
+  };
+  for (const std::uint16_t port : {server.port(), older->port()}) {
+    for (const char* denied : {"-get", "-getex", "-set", "-pttl", "-pexpiretime", "-pexpireat",
+                               "-zremrangebyscore", "-time", "-evalsha", "-eval"}) {
+      SCOPED_TRACE(std::string(denied) + (port == server.port() ? "" : ", before 7.0"));
+      server.ask({"ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "+@all", denied});
+      RedisOptions options = server.options();
+      options.port = port;
+      options.username = "limited";
+      options.password = "secret";
+      const RedisOwner first{direct, {"fault", "first"}};
+      RedisOwner second{direct, {"fault", "second"}};
+      server.ask({"DEL", redis_name(first.key), redis_name(second.key)});
+      ASSERT_EQ(second.begin(), first_of_all());
+      const std::string before = dump(second.key);
+
+      try {
+        RedisStore store(options);
+        const BeginRequest begun{.key = first.key, .owner = first.token};
+        try {
+          EXPECT_EQ(store.begin(begun), first_of_all());
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Errc::store_refused) << error.detail();
+          EXPECT_EQ(server.number({"EXISTS", redis_name(first.key)}), 0);
+        }
+        EXPECT_EQ(store.complete(second.key, {second.token, 1}, {"result", std::chrono::hours{1}}),
+                  WriteOutcome::stored);
+        const std::int64_t left = server.number({"PTTL", redis_name(second.key)});
+        EXPECT_GT(left, 0);
+        EXPECT_LE(left, 3'600'000);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::store_refused) << error.detail();
+        EXPECT_EQ(dump(second.key), before);
+      }
+    }
+  }
+}
+
+// ID-28
 TEST(RedisFaults, DoNotTouchWhatIsNoRecord) {
   RedisServer server;
   RedisStore store(server.options());
@@ -130,6 +180,51 @@ TEST(RedisFaults, DoNotTouchWhatIsNoRecord) {
 
   EXPECT_EQ(server.number({"LLEN", redis_name(list.key)}), 1);
   EXPECT_EQ(server.text({"GET", redis_name(text.key)}), "\x01garbage");
+}
+
+TEST(RedisFaults, OfOneRowKeepNoOtherFromBeingRenewed) {
+  RedisServer server;
+  RedisStore store(server.options());
+  RedisOwner list{store, {"fault", "list"}};
+  server.ask({"LPUSH", redis_name(list.key), "x"});
+  std::vector<Renewal> renewals;
+  std::vector<Timestamp> before;
+  for (int number = 0; number < 300; ++number) {  // more than are sent together
+    RedisOwner owner{store, {"fault", std::to_string(number)}};
+    ASSERT_EQ(owner.begin(), first_of_all());
+    renewals.push_back({owner.key, {owner.token, 1}, std::chrono::hours{2}});
+    before.push_back(store.find(owner.key)->lease_until.value());
+  }
+  std::vector<Renewal> with_the_list = renewals;
+  with_the_list.insert(with_the_list.begin(), {list.key, {list.token, 1}, std::chrono::hours{2}});
+
+  const Error error = error_of([&] { static_cast<void>(store.renew_many(with_the_list)); });
+
+  EXPECT_EQ(error.code(), Errc::store_reply_lost) << error.what();
+  EXPECT_EQ(error.detail().substr(0, 9), "WRONGTYPE");
+  std::size_t renewed = 0;
+  for (std::size_t row = 0; row < renewals.size(); ++row) {
+    if (store.find(renewals[row].key)->lease_until > before[row]) ++renewed;
+  }
+  EXPECT_EQ(renewed, renewals.size());
+  EXPECT_EQ(store.renew_many(renewals),
+            std::vector<WriteOutcome>(renewals.size(), WriteOutcome::stored));
+}
+
+TEST(RedisFaults, OfABatchThatChangedNothingSaySo) {
+  RedisServer server;
+  RedisStore store(server.options());
+  RedisOwner list{store, {"fault", "list"}};
+  RedisOwner nobody{store, {"fault", "nobody"}};
+  server.ask({"LPUSH", redis_name(list.key), "x"});
+
+  const Error error = error_of([&] {
+    static_cast<void>(store.renew_many({{nobody.key, {nobody.token, 1}, std::chrono::hours{2}},
+                                        {list.key, {list.token, 1}, std::chrono::hours{2}}}));
+  });
+
+  EXPECT_EQ(error.code(), Errc::store_corrupt);
+  EXPECT_FALSE(error.effect_possible());
 }
 
 // HI-09

@@ -34,7 +34,7 @@ Key fresh_key() {
   return {"network", std::to_string(::getpid()) + "-" + std::to_string(++number)};
 }
 
-/// A call of the store on a record in a known state, and what the record says when it took effect.
+/// A call of the store on a record in a known state, one of each form (tests/network tries every one), and what the record says when it took effect.
 struct Call {
   const char* name;
   std::function<void(RedisStore&, const RedisOwner&)> prepare;
@@ -52,15 +52,8 @@ std::vector<Call> calls() {
     EXPECT_EQ(store.begin({.key = owner.key, .owner = owner.token, .lease = milliseconds{20'000}}),
               first_of_all());
   };
-  const auto doubtful = [begun](RedisStore& store, const RedisOwner& owner) {
-    begun(store, owner);
-    EXPECT_EQ(store.doubt(owner.key, {owner.token, 1}), WriteOutcome::stored);
-  };
   const auto state = [](RecordState wanted) {
     return [wanted](const std::optional<Record>& record) { return is(record, wanted); };
-  };
-  const auto renewed = [](const std::optional<Record>& record) {
-    return record && record->lease_until > record->updated_at + milliseconds{30'000};
   };
   const auto always = [](const std::optional<Record>&) { return true; };
   return {
@@ -75,49 +68,6 @@ std::vector<Call> calls() {
                    WriteOutcome::stored);
        },
        state(RecordState::success)},
-      {"fail", begun,
-       [](RedisStore& store, const RedisOwner& owner) {
-         EXPECT_EQ(store.fail(owner.key, {owner.token, 1}, {Retryability::permanent, "no", {}},
-                              retention),
-                   WriteOutcome::stored);
-       },
-       state(RecordState::failed)},
-      {"doubt", begun,
-       [](RedisStore& store, const RedisOwner& owner) {
-         EXPECT_EQ(store.doubt(owner.key, {owner.token, 1}), WriteOutcome::stored);
-       },
-       state(RecordState::uncertain)},
-      {"mark_effect", begun,
-       [](RedisStore& store, const RedisOwner& owner) {
-         EXPECT_EQ(store.mark_effect(owner.key, {owner.token, 1}), WriteOutcome::stored);
-       },
-       [](const std::optional<Record>& record) { return record && record->effect_marked; }},
-      {"renew", begun,
-       [](RedisStore& store, const RedisOwner& owner) {
-         EXPECT_EQ(store.renew(owner.key, {owner.token, 1}, milliseconds{60'000}),
-                   WriteOutcome::stored);
-       },
-       renewed},
-      {"renew_many", begun,
-       [](RedisStore& store, const RedisOwner& owner) {
-         EXPECT_EQ(store.renew_many({{owner.key, {owner.token, 1}, milliseconds{60'000}}}),
-                   std::vector{WriteOutcome::stored});
-       },
-       renewed},
-      {"release", begun,
-       [](RedisStore& store, const RedisOwner& owner) {
-         const ReleaseOutcome outcome = store.release(owner.key, {owner.token, 1}, retention);
-         if (outcome == ReleaseOutcome::unknown) throw Error(Errc::store_reply_lost, "unknown");
-         EXPECT_EQ(outcome, ReleaseOutcome::released);
-       },
-       state(RecordState::failed)},
-      {"resolve", doubtful,
-       [](RedisStore& store, const RedisOwner& owner) {
-         Record seen = *RedisStore(RedisServer::shared().options()).find(owner.key);
-         EXPECT_EQ(store.resolve(seen, {.verdict = Resolution::Verdict::failed}),
-                   WriteOutcome::stored);
-       },
-       state(RecordState::failed)},
       {"find", begun,
        [](RedisStore& store, const RedisOwner& owner) { EXPECT_TRUE(store.find(owner.key)); },
        always},

@@ -13,22 +13,23 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
 #include "support/fault_proxy.hpp"
-#include "support/redis_certificates.hpp"
 #include "support/redis_server.hpp"
+#include "support/test_certificates.hpp"
 
 namespace idempotency {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 using testing_support::code_of;
 using testing_support::error_of;
 using testing_support::FaultProxy;
 using testing_support::NetworkFault;
-using testing_support::RedisCertificates;
 using testing_support::RedisServer;
+using testing_support::TestCertificates;
 
-const RedisCertificates& certificates() {
-  static const RedisCertificates made;
+const TestCertificates& certificates() {
+  static const TestCertificates made;
   return made;
 }
 
@@ -158,7 +159,9 @@ TEST(RedisTls, GetsNoAnswerFromAPortWithoutIt) {
   options.connect_timeout = milliseconds{100};
   RedisStore store(options);
 
+  const auto started = std::chrono::steady_clock::now();
   EXPECT_EQ(code_of([&] { static_cast<void>(store.find(fresh_key())); }), Errc::store_unavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 10 * options.connect_timeout + seconds{5});
 }
 
 TEST(RedisTls, IsMissedByAPlainClientAtOnce) {
@@ -178,7 +181,9 @@ TEST(RedisTls, WaitsForTheHandshakeNoLongerThanForAConnection) {
   options.connect_timeout = milliseconds{100};
   RedisStore store(options);
 
+  const auto started = std::chrono::steady_clock::now();
   EXPECT_EQ(code_of([&] { static_cast<void>(store.find(fresh_key())); }), Errc::store_unavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 10 * options.connect_timeout + seconds{5});
   proxy.heal();
   EXPECT_TRUE(works(store));
 }

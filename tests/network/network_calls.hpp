@@ -17,60 +17,85 @@
 
 namespace idempotency::network {
 
-/// One call of a store as it is tried here: on a record that `prepare` left behind, answered `true` when it did what it is
-/// for. A repetition with the same token must do so again.
+/// What a call meets: a key, and who asks.
+struct Situation {
+  Key key;
+  Ownership by = {};
+  std::optional<Record> record = std::nullopt;  ///< as it was before
+  OwnerToken resolver = OwnerToken::generate();
+};
+
+/// One call of a store as it is tried here, answered `true` when it did what it is for. A repetition in the same situation
+/// must do so again.
 template <class Store>
 struct StoreCallTrial {
+  /// What the key is before.
+  enum class Before : std::uint8_t { unknown, processing, uncertain };
   std::string_view name;
-  /// Whether an owner has the key before.
-  bool on_processing = true;
+  Before before = Before::processing;
   /// Whether the call may change the record at all.
   bool writes = true;
-  std::function<bool(Store&, const Key&, const Ownership&)> call;
+  std::function<bool(Store&, const Situation&)> call;
 };
 
 template <class Store>
 std::vector<StoreCallTrial<Store>> every_call() {
   using namespace std::chrono_literals;
   using Call = StoreCallTrial<Store>;
+  using Before = typename Call::Before;
   return {
-      Call{"begin", false, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             const BeginOutcome outcome =
-                 store.begin({.key = key, .owner = by.owner, .lease = std::chrono::hours(1)});
-             return outcome == BeginOutcome(Acquired{1, 1});
+      Call{"begin", Before::unknown, true,
+           [](Store& store, const Situation& at) {
+             return store.begin({.key = at.key, .owner = at.by.owner, .lease = 1h}) ==
+                    BeginOutcome(Acquired{1, 1});
            }},
-      Call{"complete", true, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             return store.complete(key, by, {"result", std::chrono::hours(1)}) ==
+      Call{"complete", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             return store.complete(at.key, at.by, {"result", 1h}) == WriteOutcome::stored;
+           }},
+      Call{"fail", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             return store.fail(at.key, at.by, {Retryability::permanent, "no", std::nullopt}, 1h) ==
                     WriteOutcome::stored;
            }},
-      Call{"fail", true, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             return store.fail(key, by, {Retryability::permanent, "no", std::nullopt},
-                               std::chrono::hours(1)) == WriteOutcome::stored;
+      Call{"doubt", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             return store.doubt(at.key, at.by) == WriteOutcome::stored;
            }},
-      Call{"doubt", true, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             return store.doubt(key, by) == WriteOutcome::stored;
+      Call{"mark_effect", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             return store.mark_effect(at.key, at.by) == WriteOutcome::stored;
            }},
-      Call{"mark_effect", true, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             return store.mark_effect(key, by) == WriteOutcome::stored;
+      Call{"renew", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             return store.renew(at.key, at.by, 2h) == WriteOutcome::stored;
            }},
-      Call{"renew", true, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             return store.renew(key, by, std::chrono::hours(2)) == WriteOutcome::stored;
-           }},
-      Call{"renew_many", true, true,
-           [](Store& store, const Key& key, const Ownership& by) {
-             return store.renew_many({Renewal{key, by, std::chrono::hours(2)}}) ==
+      Call{"renew_many", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             return store.renew_many({Renewal{at.key, at.by, 2h}}) ==
                     std::vector<WriteOutcome>{WriteOutcome::stored};
            }},
-      Call{"find", true, false,
-           [](Store& store, const Key& key, const Ownership& by) {
-             const std::optional<Record> record = store.find(key);
-             return record && record->ownership == by;
+      Call{"release", Before::processing, true,
+           [](Store& store, const Situation& at) {
+             const ReleaseOutcome outcome = store.release(at.key, at.by, 1h);
+             if (outcome == ReleaseOutcome::unknown) throw Error(Errc::store_reply_lost, "unknown");
+             return outcome == ReleaseOutcome::released;
+           }},
+      Call{"resolve", Before::uncertain, true,
+           [](Store& store, const Situation& at) {
+             return store.resolve(at.record.value(), {.verdict = Resolution::Verdict::succeeded,
+                                                      .result = "result",
+                                                      .resolver = at.resolver}) ==
+                    WriteOutcome::stored;
+           }},
+      Call{"find", Before::processing, false,
+           [](Store& store, const Situation& at) {
+             const std::optional<Record> record = store.find(at.key);
+             return record && record->ownership == at.by;
+           }},
+      Call{"list", Before::processing, false,
+           [](Store& store, const Situation& at) {
+             return !store.list({.type = std::string(at.key.type())}, "", 1).records.empty();
            }},
   };
 }
@@ -92,7 +117,7 @@ std::optional<Seen> look(Store& store, const Key& key) {
 
 /// Each call of a store under each fault at each of its requests, once and lasting, and what it says of it:
 /// an error that denies an effect has had none; an answer is the truth; the repetition with the same token answers
-/// as the call would have.
+/// as the call would have. None takes much longer than the time-outs.
 template <class Backend>
 void try_every_call_under_every_fault(std::size_t most_requests, std::size_t threads) {
   using Store = typename Backend::Store;
@@ -108,11 +133,14 @@ void try_every_call_under_every_fault(std::size_t most_requests, std::size_t thr
     const std::size_t request = item / calls.size() / every_fault.size() % most_requests;
     const bool lasting = item / calls.size() / every_fault.size() / most_requests == 0;
     const Key key("network", std::string(Backend::name) + "-call-" + std::to_string(item));
-    const Ownership by{OwnerToken::generate(), 1};
-    if (trial.on_processing) {
+    Situation situation{key, {OwnerToken::generate(), 1}};
+    using Before = typename StoreCallTrial<Store>::Before;
+    if (trial.before != Before::unknown) {
       static_cast<void>(
-          direct.begin({.key = key, .owner = by.owner, .lease = std::chrono::hours(1)}));
+          direct.begin({.key = key, .owner = situation.by.owner, .lease = std::chrono::hours(1)}));
     }
+    if (trial.before == Before::uncertain) static_cast<void>(direct.doubt(key, situation.by));
+    situation.record = direct.find(key);
     const std::optional<Seen> before = look(direct, key);
     Node<Backend> node;
     static_cast<void>(node.store.find(key));  // on a warm connection
@@ -123,17 +151,20 @@ void try_every_call_under_every_fault(std::size_t most_requests, std::size_t thr
 
     std::optional<Error> error;
     bool did = false;
+    const auto started = std::chrono::steady_clock::now();
     try {
-      did = trial.call(node.store, key, by);
+      did = trial.call(node.store, situation);
     } catch (const Error& thrown) {
       error.emplace(thrown);
     }
+    const auto took = std::chrono::steady_clock::now() - started;
     node.proxy.settle();
 
     harmed += node.proxy.harmed();
     SCOPED_TRACE(std::string(trial.name) + ", " + std::string(fault.name) + " at request " +
                  std::to_string(request) + (lasting ? " and after" : "") +
                  (error ? ": " + std::string(error->what()) : ""));
+    EXPECT_LT(took, 10 * Backend::patience + std::chrono::seconds(20));
     const std::optional<Seen> after = look(direct, key);
     if (!error) {
       EXPECT_TRUE(did);
@@ -149,7 +180,7 @@ void try_every_call_under_every_fault(std::size_t most_requests, std::size_t thr
       }
     }
     node.proxy.heal();
-    EXPECT_TRUE(trial.call(node.store, key, by)) << "the repetition";
+    EXPECT_TRUE(trial.call(node.store, situation)) << "the repetition";
   });
   EXPECT_GT(harmed, situations / 4) << "hardly anything was harmed";
   EXPECT_GT(failed, situations / 8);

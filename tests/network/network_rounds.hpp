@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -33,6 +35,10 @@ class Round {
     mode_ = pick(2) == 0 ? RecordMode::hold : RecordMode::take_over;
     // Long enough that a single fault does not end it, and short enough that several do.
     lease_ = Backend::patience * (pick(3) == 0 ? 100 : 3);
+    constexpr std::array handlers{Handler::returns,        Handler::returns,
+                                  Handler::returns,        Handler::fails_for_good,
+                                  Handler::passes_a_point, Handler::breaks_first};
+    handler_ = handlers[pick(handlers.size())];
     key_.emplace("network", std::string(Backend::name) + "-round-" + std::to_string(seed));
   }
 
@@ -55,15 +61,33 @@ class Round {
   }
 
   [[nodiscard]] std::uint64_t harmed() const noexcept { return harmed_; }
-  [[nodiscard]] std::size_t starts() const noexcept { return starts_.size(); }
+  /// Whether somebody started the handler again after an owner that had fallen silent.
+  [[nodiscard]] bool was_taken_over() const noexcept {
+    return std::any_of(starts_.begin() + (starts_.empty() ? 0 : 1), starts_.end(),
+                       [this](const Start& start) { return !follows_a_break(start); });
+  }
   [[nodiscard]] std::size_t errors() const noexcept { return errors_; }
 
  private:
+  enum class Handler : std::uint8_t {
+    returns,
+    fails_for_good,  ///< throws PermanentFailure
+    passes_a_point,  ///< of no return: what comes after it is never done twice
+    breaks_first,    ///< the first one throws without an effect, so another may follow at once
+  };
+  struct Break : std::exception {};
+
   /// A start of the handler, and when its call was made: the lease cannot have begun earlier.
   struct Start {
     Clock::time_point asked;
     Clock::time_point at;
+    std::optional<Clock::time_point> broke = std::nullopt;
   };
+
+  [[nodiscard]] bool follows_a_break(const Start& start) const noexcept {
+    const std::optional<Clock::time_point>& broke = starts_.front().broke;
+    return &start == &starts_[1] && broke && start.at >= *broke;
+  }
 
   std::uint64_t pick(std::uint64_t below) {
     const std::lock_guard lock(random_mutex_);
@@ -87,13 +111,28 @@ class Round {
   RunResult<std::string> run(Store& store, std::atomic<bool>& ran) {
     IdempotencyGuard guard{store, {.write_budget = 3 * Backend::patience, .begin_attempts = 2}};
     const auto asked = Clock::now();
-    return guard.run({.key = *key_, .policy = {.lease = lease_, .on_expired_lease = mode_}},
-                     [&, asked] {
-                       ran = true;
-                       const std::lock_guard lock(mutex_);
-                       starts_.push_back({asked, Clock::now()});
-                       return "answer " + std::to_string(starts_.size());
-                     });
+    const Operation operation{.key = *key_, .policy = {.lease = lease_, .on_expired_lease = mode_}};
+    if (handler_ == Handler::returns) {
+      return guard.run(operation, [&, asked] { return start(asked, ran); });
+    }
+    return guard.run(operation, [&, asked](Execution& execution) {
+      if (handler_ == Handler::passes_a_point) execution.point_of_no_return();
+      std::string answer = start(asked, ran);
+      if (handler_ == Handler::fails_for_good) throw PermanentFailure("declined");
+      if (handler_ == Handler::breaks_first && answer == "answer 1") {
+        const std::lock_guard lock(mutex_);
+        starts_.front().broke = Clock::now();
+        throw Break();
+      }
+      return answer;
+    });
+  }
+
+  std::string start(Clock::time_point asked, std::atomic<bool>& ran) {
+    ran = true;
+    const std::lock_guard lock(mutex_);
+    starts_.push_back({asked, Clock::now()});
+    return "answer " + std::to_string(starts_.size());
   }
 
   void ask(Store& store) {
@@ -102,6 +141,10 @@ class Round {
     try {
       const RunResult<std::string> result = run(store, ran);
       note(result);
+    } catch (const PermanentFailure&) {
+      EXPECT_EQ(handler_, Handler::fails_for_good);
+    } catch (const Break&) {
+      EXPECT_EQ(handler_, Handler::breaks_first);
     } catch (const Error& error) {
       ++errors_;
       EXPECT_FALSE(ran) << error.what() << ": " << error.detail();
@@ -124,29 +167,45 @@ class Round {
     const auto limit = Clock::now() + lease_ + std::chrono::seconds(30);
     while (Clock::now() < limit) {
       std::atomic<bool> ran{false};
-      const RunResult<std::string> result = run(direct_, ran);
-      note(result);
-      last_ = result.status();
+      std::chrono::milliseconds retry_after{1};
+      try {
+        const RunResult<std::string> result = run(direct_, ran);
+        note(result);
+        last_ = result.status();
+        if (last_ == RunStatus::in_progress) retry_after = result.retry_after();
+      } catch (const PermanentFailure&) {
+        last_ = RunStatus::failed;
+      } catch (const Break&) {
+        continue;
+      }
       if (last_ != RunStatus::in_progress) return;
       if (lease_ > 10 * Backend::patience) return;  // a long lease: it need not be waited for
-      std::this_thread::sleep_for(result.retry_after());
+      std::this_thread::sleep_for(retry_after);
     }
     ADD_FAILURE() << "still in progress";
   }
 
   void judge() {
     EXPECT_LE(answers_.size(), 1U) << "callers got different answers";
+    EXPECT_TRUE(answers_.empty() || handler_ != Handler::fails_for_good);
+    if (handler_ == Handler::passes_a_point) {
+      EXPECT_LE(starts_.size(), 1U) << "started again after a point of no return";
+    }
     for (std::size_t index = 1; index < starts_.size(); ++index) {
-      const Start& earlier = starts_[index - 1];
+      if (follows_a_break(starts_[index])) continue;
       EXPECT_EQ(mode_, RecordMode::take_over) << "a second start under hold";
-      EXPECT_GE(starts_[index].at - earlier.asked, lease_) << "the lease had not ended";
+      EXPECT_GE(starts_[index].at - starts_[index - 1].asked, lease_) << "the lease had not ended";
     }
     const std::optional<Record> record = direct_.find(*key_);
     if (last_ == RunStatus::executed || last_ == RunStatus::replayed) {
       ASSERT_TRUE(record);
       EXPECT_EQ(record->state, RecordState::success);
+    } else if (last_ == RunStatus::failed) {
+      EXPECT_EQ(handler_, Handler::fails_for_good);
+      ASSERT_TRUE(record);
+      EXPECT_EQ(record->state, RecordState::failed);
     } else if (last_ == RunStatus::uncertain) {
-      EXPECT_EQ(mode_, RecordMode::hold);
+      EXPECT_TRUE(mode_ == RecordMode::hold || handler_ == Handler::passes_a_point);
     } else {
       EXPECT_EQ(last_, RunStatus::in_progress);
     }
@@ -157,6 +216,7 @@ class Round {
   Store& direct_;
   std::optional<Key> key_;
   RecordMode mode_ = RecordMode::take_over;
+  Handler handler_ = Handler::returns;
   std::chrono::milliseconds lease_{0};
   std::mutex mutex_;
   std::vector<Start> starts_;
@@ -182,7 +242,7 @@ void play_rounds(std::size_t rounds, std::size_t threads) {
     one.play();
     harmed += one.harmed();
     errors += one.errors();
-    again += one.starts() > 1 ? 1 : 0;
+    again += one.was_taken_over() ? 1 : 0;
   });
   std::printf("%zu rounds, %llu requests harmed, %llu calls with an error, %llu keys taken over\n",
               rounds, static_cast<unsigned long long>(harmed.load()),

@@ -71,8 +71,9 @@ namespace detail::redis {
 class StoreImpl;
 }  // namespace detail::redis
 
-/// Records in one Redis server (6.0 or newer, Valkey too), each a packed string that Redis itself
-/// removes at the end of its retention; `docs/redis.md` describes it byte by byte.
+/// Records in one Redis server (6.0 or newer; Valkey has the same commands, but is not tried by the
+/// tests), each a packed string that Redis itself removes at the end of its retention;
+/// `docs/redis.md` describes it byte by byte.
 ///
 /// A first run costs two commands in two round trips, a duplicate of a finished one a single native
 /// command (before Redis 7.0 a script). Whoever meets another's unfinished record sends one script
@@ -128,7 +129,10 @@ class RedisStore {
   /// `bytes` is what Redis says that the records' keys and values take.
   [[nodiscard]] StoreStatistics statistics();
 
-  /// All sent together, answered together.
+  /// Sent together, 256 at a time, and answered together.
+  ///
+  /// Errors: the first that a row met, when all others have been tried; `Errc::store_reply_lost` in
+  /// its place when any of them was renewed.
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
  private:

@@ -1,4 +1,4 @@
-#include "support/redis_certificates.hpp"
+#include "support/test_certificates.hpp"
 
 #include <openssl/ec.h>
 #include <openssl/evp.h>
@@ -98,7 +98,7 @@ void save_locked(const std::string& path, EVP_PKEY* key) {
 
 }  // namespace
 
-RedisCertificates::RedisCertificates() {
+TestCertificates::TestCertificates() {
   const KeyPair authority_key = new_key();
   const Certificate of_authority =
       certify(authority_key.get(), "authority", nullptr, authority_key.get());

@@ -8,9 +8,9 @@ namespace idempotency::testing_support {
 
 /// Certificates for one test, made when it runs: an authority, a server's and a client's of it, and a stranger's
 /// authority. The server's is for the name "localhost" and the address 127.0.0.1.
-class RedisCertificates {
+class TestCertificates {
  public:
-  RedisCertificates();
+  TestCertificates();
 
   [[nodiscard]] std::string authority() const { return directory_.file("authority.pem"); }
   [[nodiscard]] std::string stranger() const { return directory_.file("stranger.pem"); }
