@@ -77,11 +77,15 @@ unsigned mariadb_version(std::string_view info) noexcept {
   return major * 100 + minor;
 }
 
+/// The server's sql_mode, made strict. Another mode takes the place of those of MariaDB that change what statements mean: assignments all
+/// at once, '' for NULL, another grammar. Not an empty string, which one of them takes for NULL.
 std::string first_words(unsigned lock_wait) {
+  std::string mode = "NULLIF(@@sql_mode, '')";
+  for (const char* name : {"SIMULTANEOUS_ASSIGNMENT", "EMPTY_STRING_IS_NULL", "ORACLE"})
+    mode = "REPLACE(" + mode + ", '" + name + "', 'STRICT_TRANS_TABLES')";
   return "SET autocommit = 1, time_zone = '+00:00', "
-         "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', NULLIF(@@sql_mode, '')), "
-         "innodb_lock_wait_timeout = " +
-         std::to_string(lock_wait);
+         "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', " +
+         mode + "), innodb_lock_wait_timeout = " + std::to_string(lock_wait);
 }
 
 }  // namespace

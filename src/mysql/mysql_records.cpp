@@ -14,6 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int most_rounds = 4;
+constexpr std::string_view setting = "SET STATEMENT ";
+/// Before what is sent on a connection that the application lends: its sql_mode can make NULL of an empty result.
+constexpr std::string_view usual_meaning = "SET STATEMENT sql_mode = 'STRICT_TRANS_TABLES' FOR ";
 constexpr std::size_t most_blob_bytes = 65'535;
 
 [[noreturn]] void throw_moving() {
@@ -70,7 +73,11 @@ Key take_key(Cells& cells) {
 
 Reply Records::send(const std::string& sql, Parameters parameters, Stage stage) {
   if (travel_ == Travel::prepared) return connection_->execute(sql, parameters, stage);
-  return std::move(connection_->run(with_literals(sql, parameters), stage).front());
+  std::string text = with_literals(sql, parameters);
+  if (connection_->traits().sets_for_statement && !text.starts_with(setting)) {
+    text.insert(0, usual_meaning);
+  }
+  return std::move(connection_->run(text, stage).front());
 }
 
 Reply Records::look_up(const std::string& sql, const Key& key) {

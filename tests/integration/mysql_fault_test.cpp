@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
+#include "idempotency/stores/mysql_handle.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "mysql/mysql_schema.hpp"
 #include "support/error_of.hpp"
@@ -94,6 +96,61 @@ TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
   EXPECT_LT(std::chrono::abs(age), 60s);
   EXPECT_NE(hazards.text.find("strict"), std::string::npos);
   EXPECT_NE(hazards.text.find("innodb_flush_log_at_trx_commit"), std::string::npos);
+}
+
+// Assignments all at once, '' for NULL and another grammar: the modes of MariaDB that change what the store's statements mean.
+TEST_F(MySqlFaults, MeanTheSameUnderEverySqlModeOfTheServer) {
+  std::vector<std::string> modes{
+      "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE"};
+  if (!MariaDbServer::is_mysql()) {
+    for (const char* mode : {"SIMULTANEOUS_ASSIGNMENT", "EMPTY_STRING_IS_NULL", "ORACLE",
+                             "ORACLE,EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT"})
+      modes.emplace_back(mode);
+  }
+  const std::string usual = plain_.ask("SELECT @@GLOBAL.sql_mode");
+  for (const std::string& mode : modes) {
+    SCOPED_TRACE(mode);
+    plain_.run("SET GLOBAL sql_mode = '" + mode + "'");
+    PlainConnection lent(options_);
+    std::unique_ptr<MySqlStore> store;
+    EXPECT_NO_THROW(store = std::make_unique<MySqlStore>(options_));
+    plain_.run("SET GLOBAL sql_mode = '" + usual + "'");
+    plain_.run("DELETE FROM idempotency_record");
+    ASSERT_TRUE(store);
+    BeginRequest first = request();
+    first.lease = 1ms;
+    ASSERT_EQ(store->begin(first), BeginOutcome(Acquired{1, 1}));
+    std::this_thread::sleep_for(5ms);
+
+    const BeginRequest second = request();
+    EXPECT_EQ(store->begin(second), BeginOutcome(Acquired{2, 2}));
+    EXPECT_EQ(store->complete(second.key, {second.owner, 2}, {.result = ""}), WriteOutcome::stored);
+    EXPECT_EQ(store->find(second.key)->result, "");
+    const auto finish = [&](MySqlTransaction transaction, const std::string& value) {
+      const BeginRequest wanted = request(value);
+      EXPECT_EQ(store->begin(transaction, wanted), BeginOutcome(Acquired{1, 1})) << value;
+      EXPECT_EQ(store->complete(transaction, wanted.key, {wanted.owner, 1}, {.result = ""}),
+                WriteOutcome::stored);
+      store->commit(transaction);
+    };
+    MYSQL* handle = static_cast<MYSQL*>(lent.handle());
+    finish(store->open_transaction(), "own");
+    finish(store->open_transaction(mysql_connection(handle)), "adopted");
+    lent.run("START TRANSACTION");
+    finish(store->open_transaction(mysql_connection(handle)), "joined");
+    lent.run("COMMIT");
+    for (const char* value : {"own", "adopted", "joined"})
+      EXPECT_EQ(store->find({"fault", value})->result, "") << value;
+    IdempotencyGuard guard{*store};
+    const auto nothing = [](MySqlTransaction&) { return std::string(); };
+    first.key = {"fault", "taken over"};
+    ASSERT_EQ(store->begin(first), BeginOutcome(Acquired{1, 1}));
+    std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(
+        guard.run_in_transaction({.key = first.key}, mysql_connection(handle), nothing).status(),
+        RunStatus::executed);
+    EXPECT_EQ(store->find(first.key)->state, RecordState::success);
+  }
 }
 
 // MY-19: typed, and before anything is written.

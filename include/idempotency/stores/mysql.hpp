@@ -78,7 +78,8 @@ class StoreImpl;
 ///
 /// Leases and retentions are judged by the server's clock. On MariaDB a first `begin` and a duplicate are one round
 /// trip each; on MySQL, which cannot return what an INSERT found, a duplicate's first is two. A first run costs two
-/// commits, a run in a transaction none beyond the handler's own, a duplicate none.
+/// commits, a run in a transaction none beyond the handler's own, a duplicate none. The store's own connections have the
+/// server's sql_mode, but strict, and without SIMULTANEOUS_ASSIGNMENT, EMPTY_STRING_IS_NULL and ORACLE.
 ///
 /// Errors: those of `Store`; when opening, `Errc::store_refused` for a table that differs (the difference is named),
 /// for a wrong password or an unknown database, `Errc::store_unavailable` when the server cannot be reached,
