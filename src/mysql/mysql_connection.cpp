@@ -136,12 +136,12 @@ void Connection::abandon() noexcept {
 
 void Connection::connect(const MySqlOptions& options) {
   const unsigned connect_timeout = to_seconds(options.connect_timeout);
-  const unsigned read_timeout = to_seconds(options.read_timeout);
+  const unsigned read_timeout = read_timeout_seconds(options);
   const unsigned write_timeout = to_seconds(options.write_timeout);
   const unsigned long largest_packet = 1UL << 30U;
   const bool is_local = !options.unix_socket.empty();
   const unsigned protocol = is_local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
-  lock_wait_ = to_seconds(std::min(options.lock_wait, options.read_timeout));
+  lock_wait_ = lock_wait_seconds(options, options.lock_wait);
   const std::string words = first_words(lock_wait_);
   bool good = mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect_timeout) == 0;
   good = mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &read_timeout) == 0 && good;
@@ -194,8 +194,7 @@ void Connection::set_autocommit(Autocommit wanted) {
       run(wanted == Autocommit::on ? "SET autocommit = 1" : "SET autocommit = 0", Stage::read));
 }
 
-void Connection::set_lock_wait(std::chrono::milliseconds wait) {
-  const unsigned seconds = to_seconds(std::max(wait, std::chrono::milliseconds{1}));
+void Connection::set_lock_wait(unsigned seconds) {
   if (lock_wait_ == seconds) return;
   static_cast<void>(run("SET innodb_lock_wait_timeout = " + std::to_string(seconds), Stage::read));
   lock_wait_ = seconds;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -71,7 +70,7 @@ class Connection {
 
   void set_autocommit(Autocommit wanted);
   /// How long the session's statements wait for a lock, where no statement can say that for itself.
-  void set_lock_wait(std::chrono::milliseconds wait);
+  void set_lock_wait(unsigned seconds);
   /// As the server said last, whoever changed it.
   [[nodiscard]] Autocommit autocommit() const noexcept;
   [[nodiscard]] bool in_transaction() const noexcept;

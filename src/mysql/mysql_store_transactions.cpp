@@ -106,15 +106,16 @@ void StoreImpl::refuse_nested() {
 
 std::string StoreImpl::prefix_for(milliseconds wait, Kind kind) const {
   if (!traits_.sets_for_statement) return {};
-  const milliseconds most = std::max(milliseconds{1}, options_.read_timeout - milliseconds{500});
-  const milliseconds bounded = std::clamp(wait, milliseconds{1}, most);
+  const unsigned whole = lock_wait_seconds(options_, wait);
+  const milliseconds bounded =
+      std::clamp<milliseconds>(wait, milliseconds{1}, std::chrono::seconds(whole));
   // The session of an own connection waits so long as it is.
-  if (kind == Kind::own && bounded == milliseconds(std::chrono::seconds(
-                                          to_seconds(std::min(options_.lock_wait, most))))) {
+  const bool is_whole = bounded == std::chrono::seconds(whole);
+  if (kind == Kind::own && is_whole && whole == lock_wait_seconds(options_, options_.lock_wait)) {
     return {};
   }
   std::string prefix = "SET STATEMENT innodb_lock_wait_timeout = ";
-  prefix += std::to_string(to_seconds(bounded));
+  prefix += std::to_string(whole);
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%lld.%03lld",
                 static_cast<long long>(bounded.count() / 1000),

@@ -196,6 +196,30 @@ TEST_F(MySqlFaults, AreBusyAndNotHangingBehindALockedRecord) {
   plain_.run("ROLLBACK");
 }
 
+// What the client waits for an answer and what the server waits for a lock would be the same number of seconds.
+TEST_F(MySqlFaults, AreBusyAndNotWithoutAnAnswerWhenBothTimeOutsAreTheSame) {
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(request())));
+  plain_.run("START TRANSACTION");
+  plain_.run("SELECT * FROM idempotency_record FOR UPDATE");
+  for (const auto& [read_timeout, lock_wait] :
+       {std::pair{1'000ms, 1'000ms}, std::pair{1'500ms, 5'000ms}, std::pair{2'000ms, 2'000ms}}) {
+    MySqlOptions options = options_;
+    options.read_timeout = read_timeout;
+    options.lock_wait = lock_wait;
+    MySqlStore impatient(options);
+
+    const Error plain = error_of([&] { static_cast<void>(impatient.begin(request())); });
+    const Error in_transaction = error_of([&] {
+      auto transaction = impatient.open_transaction({.wait = 5s});
+      static_cast<void>(impatient.begin(transaction, request()));
+    });
+
+    EXPECT_EQ(plain.code(), Errc::store_busy) << plain.detail();
+    EXPECT_EQ(in_transaction.code(), Errc::store_busy) << in_transaction.detail();
+  }
+  plain_.run("ROLLBACK");
+}
+
 TEST_F(MySqlFaults, AreUnavailableWhenNobodyListens) {
   MySqlOptions options = options_;
   options.port = 1;

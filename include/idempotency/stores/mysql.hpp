@@ -48,12 +48,14 @@ struct MySqlOptions {
   /// Connections open at once, at most; opened when needed.
   std::size_t connections = 16;
   std::chrono::milliseconds connect_timeout{5'000};
-  /// How long a statement's answer may take. Also bounds all waiting for locks.
+  /// How long a statement's answer may take, from one part of it to the next. At least two seconds for the client, which waits a
+  /// second longer than the server waits for any lock.
   std::chrono::milliseconds read_timeout{30'000};
   std::chrono::milliseconds write_timeout{30'000};
   /// How long a call waits for a free connection before `Errc::store_busy`.
   std::chrono::milliseconds pool_wait{5'000};
-  /// How long a call waits for a record that another's transaction holds before `Errc::store_busy`.
+  /// How long a call waits for a record that another's transaction holds before `Errc::store_busy`: whole seconds, and
+  /// less than `read_timeout`.
   std::chrono::milliseconds lock_wait{5'000};
 
   /// Begins the name of the store's table: letters, digits and '_', at most 32.
