@@ -94,8 +94,10 @@ std::string with_literals(std::string_view sql, Parameters parameters) {
   std::string out;
   out.reserve(sql.size() + 64 * parameters.size());
   std::size_t next = 0;
+  bool is_name = false;
   for (const char c : sql) {
-    if (c == '?' && next < parameters.size()) {
+    if (c == '`') is_name = !is_name;  // a doubled one changes it twice
+    if (c == '?' && !is_name && next < parameters.size()) {
       std::visit(Literal{out}, parameters[next++]);
     } else {
       out += c;

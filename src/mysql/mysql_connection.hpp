@@ -39,7 +39,7 @@ struct ServerTraits {
 };
 
 /// `sql` with its parameters, each '?' in turn, as literals that mean the same under any sql_mode and character set.
-/// Preconditions: no '?' in `sql` but those.
+/// Preconditions: no '?' in `sql` but those and within quoted names.
 [[nodiscard]] std::string with_literals(std::string_view sql, Parameters parameters);
 
 /// Whether transactions begin by themselves and need a COMMIT.

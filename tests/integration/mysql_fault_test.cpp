@@ -388,6 +388,55 @@ TEST_F(MySqlFaults, AcceptATableWithAColumnAndAnIndexOfTheOperators) {
   plain_.run("DROP TABLE other_record");
 }
 
+TEST_F(MySqlFaults, RefuseAViewInThePlaceOfTheTable) {
+  MySqlOptions options = options_;
+  options.table_prefix = "view_";
+  plain_.run("CREATE OR REPLACE VIEW view_record AS SELECT * FROM idempotency_record");
+
+  const Error refused = error_of([&] { static_cast<void>(MySqlStore(options)); });
+  plain_.run("DROP VIEW view_record");
+
+  EXPECT_EQ(refused.code(), Errc::store_refused);
+  EXPECT_NE(std::string_view(refused.what()).find("view"), std::string_view::npos);
+}
+
+// In what is sent as text as well: on an application's connection, with a COMMIT, in batches.
+TEST_F(MySqlFaults, TakeADatabaseWhoseNameHoldsWhatStandsForSomethingElse) {
+  for (const char* name : {"a?b", "?`?", "NOW_MS", "TABLE_NAME"}) {
+    SCOPED_TRACE(name);
+    std::string quoted(name);
+    if (const auto at = quoted.find('`'); at != std::string::npos) quoted.insert(at, 1, '`');
+    plain_.run("CREATE DATABASE `" + quoted + '`');
+    MySqlOptions options = options_;
+    options.database = name;
+    {
+      MySqlStore store(options);
+      IdempotencyGuard guard{store};
+      PlainConnection client(options_);
+      const auto nothing = [](MySqlTransaction& transaction) {
+        transaction.execute("DO 1");
+        return std::string("r");
+      };
+      const BeginRequest wanted = request();
+      EXPECT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+      EXPECT_EQ(store.renew_many({{wanted.key, {wanted.owner, 1}, 1h}}),
+                std::vector{WriteOutcome::stored});
+      EXPECT_EQ(store.complete(wanted.key, {wanted.owner, 1}, {}), WriteOutcome::stored);
+      EXPECT_EQ(guard.run_in_transaction({.key = {"fault", "own"}}, nothing).status(),
+                RunStatus::executed);
+      EXPECT_EQ(
+          guard
+              .run_in_transaction({.key = {"fault", "adopted"}},
+                                  mysql_connection(static_cast<MYSQL*>(client.handle())), nothing)
+              .status(),
+          RunStatus::executed);
+      EXPECT_EQ(store.find({"fault", "adopted"})->state, RecordState::success);
+      EXPECT_EQ(store.purge(10), 0U);
+    }
+    plain_.run("DROP DATABASE `" + quoted + '`');
+  }
+}
+
 TEST(MySqlSchemaFile, IsWhatTheStoreCreates) {
   const std::string made = detail::mysql::create_table_statement("`idempotency_record`");
   std::FILE* file = std::fopen(IDEMPOTENCY_MYSQL_SCHEMA, "r");
