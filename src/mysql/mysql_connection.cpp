@@ -233,9 +233,11 @@ void Connection::fail(Stage stage, std::string_view doing) {
   fail(mysql_errno(handle_), mysql_error(handle_), stage, doing);
 }
 
-bool Connection::takes(std::uint64_t bytes) const noexcept {
-  return bytes + packet_margin <= traits_.max_packet;
+std::uint64_t ServerTraits::most_bytes() const noexcept {
+  return max_packet > packet_margin ? max_packet - packet_margin : 0;
 }
+
+bool Connection::takes(std::uint64_t bytes) const noexcept { return bytes <= traits_.most_bytes(); }
 
 void Connection::check_size(std::uint64_t bytes) const {
   if (takes(bytes)) return;
@@ -351,6 +353,24 @@ std::vector<Reply> Connection::run(std::string_view sql, Stage stage) {
   }
   used_ = true;
   return answers;
+}
+
+Reply Connection::run_without_waiting(std::string_view sql, Stage stage) {
+  if (traits_.sets_for_statement) {
+    std::string text = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ";
+    text += sql;
+    return std::move(run(text, stage).front());
+  }
+  const unsigned usual = lock_wait_;
+  if (usual == 1) return std::move(run(sql, stage).front());
+  const std::string setting = "SET innodb_lock_wait_timeout = ";
+  std::string text = setting + "1;";
+  text += sql;
+  text += ';' + setting + std::to_string(usual);
+  lock_wait_ = 1;  // after an error as well, until the connection is taken again
+  std::vector<Reply> replies = run(text, stage);
+  lock_wait_ = usual;
+  return std::move(replies.at(1));
 }
 
 }  // namespace detail::mysql

@@ -36,6 +36,9 @@ struct ServerTraits {
   bool returns_rows_of_insert = false;  ///< INSERT ... RETURNING
   bool sets_for_statement = false;      ///< SET STATEMENT ... FOR
   std::uint64_t max_packet = 1U << 20U;
+
+  /// What a statement's text and parameters may come to together.
+  [[nodiscard]] std::uint64_t most_bytes() const noexcept;
 };
 
 /// `sql` with its parameters, each '?' in turn, as literals that mean the same under any sql_mode and character set.
@@ -62,6 +65,10 @@ class Connection {
   /// Executes as text, one or (on an own connection) several statements; an answer for each. When a later statement fails, the
   /// error's stage is `stage` and nothing is known of the answers before.
   std::vector<Reply> run(std::string_view sql, Stage stage);
+
+  /// One statement as text on an own connection, which gives up where another transaction holds a row: at once on MariaDB, after a
+  /// second on MySQL.
+  Reply run_without_waiting(std::string_view sql, Stage stage);
 
   /// Sends ROLLBACK and does not wait for its answer, which `settle` takes before the connection is used again.
   void send_rollback() noexcept;

@@ -308,7 +308,7 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
                     " AS r ON r.business_type = w.t AND r.value = w.v SET r.lease_until = ";
   sql += now_expression;
   sql += " + w.l WHERE r.owner = w.o AND r.fence = w.f AND r.state = 1";
-  const Reply reply = std::move(connection_->run(sql, write_).front());
+  const Reply reply = connection_->run_without_waiting(sql, write_);
   if (reply.changes.matched == renewals.size()) {
     return std::vector<WriteOutcome>(renewals.size(), WriteOutcome::stored);
   }
@@ -333,6 +333,11 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
                                                          : WriteOutcome::lost);
   }
   return outcomes;
+}
+
+std::uint64_t Records::bytes_in_batch(const Key& key) noexcept {
+  constexpr std::uint64_t around_key = 180;  // its owner, numbers and words
+  return 2 * (key.type().size() + key.value().size()) + around_key;
 }
 
 RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size_t limit) {

@@ -220,6 +220,76 @@ TEST_F(MySqlFaults, AreBusyAndNotWithoutAnAnswerWhenBothTimeOutsAreTheSame) {
   plain_.run("ROLLBACK");
 }
 
+TEST_F(MySqlFaults, RenewAllOtherLeasesWhenOneRecordIsLocked) {
+  MySqlOptions options = options_;
+  options.lock_wait = 2s;
+  MySqlStore store(options);
+  std::vector<Renewal> renewals;
+  for (int number = 0; number < 501; ++number) {
+    const BeginRequest wanted = request(std::to_string(number));
+    ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+    renewals.push_back({wanted.key, {wanted.owner, 1}, 10h});
+  }
+  const std::string renewed =
+      "SELECT COUNT(*) FROM idempotency_record WHERE lease_until > updated_at + 5 * 3600 * 1000";
+  PlainConnection other(options_);
+  other.run("START TRANSACTION");
+  other.run(
+      "SELECT * FROM idempotency_record WHERE business_type = 'fault' AND value IN ('500', '77') "
+      "FOR UPDATE");
+
+  const Error error = error_of([&] { static_cast<void>(store.renew_many(renewals)); });
+  const std::string at_first = plain_.ask(renewed);
+  other.run("ROLLBACK");
+  const std::vector<WriteOutcome> outcomes = store.renew_many(renewals);
+
+  EXPECT_EQ(error.code(), Errc::store_reply_lost) << error.what();
+  EXPECT_TRUE(error.effect_possible());
+  EXPECT_EQ(at_first, "499");
+  EXPECT_EQ(outcomes, std::vector(501, WriteOutcome::stored));
+  EXPECT_EQ(plain_.ask(renewed), "501");
+}
+
+TEST_F(MySqlFaults, AreBusyWithNothingWrittenWhenTheOnlyLeaseToRenewIsLocked) {
+  MySqlOptions options = options_;
+  options.lock_wait = 1s;
+  MySqlStore store(options);
+  const BeginRequest wanted = request();
+  ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+  plain_.run("START TRANSACTION");
+  plain_.run("SELECT * FROM idempotency_record FOR UPDATE");
+
+  EXPECT_EQ(code_of([&] {
+              static_cast<void>(store.renew_many({Renewal{wanted.key, {wanted.owner, 1}, 10h}}));
+            }),
+            Errc::store_busy);
+  plain_.run("ROLLBACK");
+}
+
+// Each row fits, all of them do not.
+TEST_F(MySqlFaults, CutBatchesByWhatTheServerTakes) {
+  const std::string usual = plain_.ask("SELECT @@GLOBAL.max_allowed_packet");
+  plain_.run("SET GLOBAL max_allowed_packet = 16384");
+  MySqlOptions options = options_;
+  options.connections = 1;
+  MySqlStore store(options);
+  plain_.run("SET GLOBAL max_allowed_packet = " + usual);
+  std::vector<Renewal> renewals;
+  for (int number = 0; number < 150; ++number) {
+    const BeginRequest wanted = request(std::string(250, 'k') + std::to_string(number));
+    ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+    renewals.push_back({wanted.key, {wanted.owner, 1}, 10h});
+  }
+
+  EXPECT_EQ(store.renew_many(renewals), std::vector(150, WriteOutcome::stored));
+  for (const Renewal& renewal : renewals)
+    ASSERT_EQ(store.complete(renewal.key, renewal.ownership, {.retention = 1ms}),
+              WriteOutcome::stored);
+  std::this_thread::sleep_for(5ms);
+
+  EXPECT_EQ(store.purge(1000), 150U);
+}
+
 TEST_F(MySqlFaults, AreUnavailableWhenNobodyListens) {
   MySqlOptions options = options_;
   options.port = 1;

@@ -126,7 +126,9 @@ class MySqlStore {
   std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();
 
-  /// All in one statement and one commit.
+  /// 500 in one statement and one commit. Rows that another's transaction holds are renewed after all others, one by one.
+  ///
+  /// Errors: `Errc::store_reply_lost` also when some are renewed and others are not.
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
   /// A transaction on a connection of the store's own, under the server's isolation level.
