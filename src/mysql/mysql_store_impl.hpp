@@ -166,6 +166,8 @@ class StoreImpl {
   [[nodiscard]] std::string prefix_for(std::chrono::milliseconds wait,
                                        TransactionState::Kind kind) const;
   void close(TransactionState& state) noexcept;
+  /// Errors: when the handler has ended the transaction behind the store's back.
+  static void check_not_ended(const TransactionState& state);
   void send_commit(TransactionState& state);
   void reconnect(TransactionState& state);
   /// What an adopted connection has to be told first.

@@ -490,6 +490,29 @@ TEST_F(MySqlCommits, ByTheHandlerItselfAreNotRepeated) {
   EXPECT_EQ(moves(), "1");
 }
 
+TEST_F(MySqlCommits, ByTheHandlerItselfOnTheApplicationsConnectionAreNotRepeatedEither) {
+  MySqlStore store(options_);
+  IdempotencyGuard guard{store};
+  PlainConnection client(options_);
+  auto* const handle = static_cast<MYSQL*>(client.handle());
+  const auto handler = [&](MySqlTransaction& transaction) {
+    const std::string value = moving()(transaction);
+    client.run("COMMIT");
+    return value;
+  };
+  const auto run = [&](const std::string& value) {
+    return guard.run_in_transaction(transfer(value), mysql_connection(handle), handler);
+  };
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(run("adopted")); }), Errc::commit_unknown);
+  client.run("START TRANSACTION");
+  EXPECT_EQ(code_of([&] { static_cast<void>(run("joined")); }), Errc::commit_unknown);
+
+  for (const char* value : {"adopted", "joined"})
+    EXPECT_EQ(run(value).status(), RunStatus::uncertain) << value;
+  EXPECT_EQ(moves(), "2");
+}
+
 // Its lease has run out, so that nothing but the record's owner tells it from one that was never written.
 TEST_F(MySqlCommits, ByTheHandlerItselfAreNotRepeatedBehindTheirLeaseEither) {
   MySqlStore store(at(options_.port));
