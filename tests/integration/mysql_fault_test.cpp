@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 #include <mysql.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +21,7 @@
 #include "idempotency/testing/printers.hpp"
 #include "mysql/mysql_schema.hpp"
 #include "support/error_of.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency {
@@ -26,7 +30,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing_support::code_of;
 using testing_support::error_of;
+using testing_support::FaultProxy;
 using testing_support::MariaDbServer;
+using testing_support::NetworkFault;
 using testing_support::PlainConnection;
 
 class Hazards : public Observer {
@@ -295,6 +301,79 @@ TEST_F(MySqlFaults, AreUnavailableWhenNobodyListens) {
   options.port = 1;
 
   EXPECT_EQ(code_of([&] { MySqlStore store(options); }), Errc::store_unavailable);
+}
+
+/// A port of the loopback where nobody answers, not even with a refusal: the queue of those who want to connect is full.
+class BlackHole {
+ public:
+  BlackHole() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::bind(listener_, any, size), 0);
+    EXPECT_EQ(::listen(listener_, 0), 0);
+    EXPECT_EQ(::getsockname(listener_, any, &size), 0);
+    port_ = ntohs(address.sin_port);
+    for (int& waiting : waiting_) {
+      waiting = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+      static_cast<void>(::connect(waiting, any, size));
+    }
+  }
+  BlackHole(const BlackHole&) = delete;
+  BlackHole& operator=(const BlackHole&) = delete;
+  ~BlackHole() {
+    for (const int waiting : waiting_)
+      ::close(waiting);
+    ::close(listener_);
+  }
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+ private:
+  int listener_ = -1;
+  int waiting_[4] = {-1, -1, -1, -1};
+  std::uint16_t port_ = 0;
+};
+
+TEST_F(MySqlFaults, AreUnavailableSoonWhereNobodyAnswersAtAll) {
+  const BlackHole hole;
+  MySqlOptions options = options_;
+  options.port = hole.port();
+  options.connect_timeout = 1s;
+
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(code_of([&] { static_cast<void>(MySqlStore(options)); }), Errc::store_unavailable);
+  const auto took = std::chrono::steady_clock::now() - before;
+
+  EXPECT_GT(took, 500ms);
+  EXPECT_LT(took, 20s);
+}
+
+// Every byte comes in time and all of them take long: no time-out ends that, and what is told is right.
+TEST_F(MySqlFaults, TellTheTruthWhenALargeAnswerTrickles) {
+  FaultProxy proxy(options_.port);
+  MySqlOptions options = options_;
+  options.port = proxy.port();
+  options.read_timeout = 1s;
+  MySqlStore store(options);
+  const BeginRequest wanted = request();
+  ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+  const std::string result(4'000, 'r');
+  ASSERT_EQ(store.complete(wanted.key, {wanted.owner, 1}, {.result = result}),
+            WriteOutcome::stored);
+  for (int time = 0; time < 2; ++time)  // until all is prepared
+    static_cast<void>(store.begin(request()));
+  proxy.harm_next(NetworkFault::trickle);
+
+  const auto before = std::chrono::steady_clock::now();
+  const BeginOutcome outcome = store.begin(request());
+
+  EXPECT_GT(std::chrono::steady_clock::now() - before, 3s);
+  ASSERT_TRUE(std::holds_alternative<Completed>(outcome));
+  EXPECT_EQ(std::get<Completed>(outcome).result, result);
+  EXPECT_EQ(proxy.harmed(), 1U);
 }
 
 TEST_F(MySqlFaults, RefuseAWrongPasswordWithoutShowingIt) {

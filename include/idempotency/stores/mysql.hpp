@@ -48,8 +48,8 @@ struct MySqlOptions {
   /// Connections open at once, at most; opened when needed.
   std::size_t connections = 16;
   std::chrono::milliseconds connect_timeout{5'000};
-  /// How long a statement's answer may take, from one part of it to the next. At least two seconds for the client, which waits a
-  /// second longer than the server waits for any lock.
+  /// How long a statement's answer may take, from one part of it to the next. At least two
+  /// seconds, since the client must wait longer than the server waits for a lock.
   std::chrono::milliseconds read_timeout{30'000};
   std::chrono::milliseconds write_timeout{30'000};
   /// How long a call waits for a free connection before `Errc::store_busy`.
