@@ -80,12 +80,12 @@ unsigned mariadb_version(std::string_view info) noexcept {
 /// The server's sql_mode, made strict. Another mode takes the place of those of MariaDB that change what statements mean: assignments all
 /// at once, '' for NULL, another grammar. Not an empty string, which one of them takes for NULL.
 std::string first_words(unsigned lock_wait) {
-  std::string mode = "NULLIF(@@sql_mode, '')";
-  for (const char* name : {"SIMULTANEOUS_ASSIGNMENT", "EMPTY_STRING_IS_NULL", "ORACLE"})
-    mode = "REPLACE(" + mode + ", '" + name + "', 'STRICT_TRANS_TABLES')";
   return "SET autocommit = 1, time_zone = '+00:00', "
-         "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', " +
-         mode + "), innodb_lock_wait_timeout = " + std::to_string(lock_wait);
+         "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', REPLACE(REPLACE(REPLACE("
+         "NULLIF(@@sql_mode, ''), 'SIMULTANEOUS_ASSIGNMENT', 'STRICT_TRANS_TABLES'), "
+         "'EMPTY_STRING_IS_NULL', 'STRICT_TRANS_TABLES'), 'ORACLE', 'STRICT_TRANS_TABLES')), "
+         "innodb_lock_wait_timeout = " +
+         std::to_string(lock_wait);
 }
 
 }  // namespace
