@@ -167,7 +167,7 @@ TransactionCall::Ending TransactionCall::attempt() {
       return running && !transaction_.is_joined() ? Ending::in_progress : Ending::done;
     }
     const Ownership by{request_.owner, acquired->fence};
-    HandlerReport report = invoke();
+    HandlerReport report = invoke(by);
     if (report.disposition == Disposition::success) rollback.ended();
     return conclude(std::move(report), by);
   } catch (const Error& error) {
@@ -180,7 +180,7 @@ TransactionCall::Ending TransactionCall::attempt() {
   }
 }
 
-HandlerReport TransactionCall::invoke() {
+HandlerReport TransactionCall::invoke(const Ownership& by) {
   NoLease port;
   Execution execution(request_.key, 0, attempts_, port);
   try {
@@ -189,24 +189,27 @@ HandlerReport TransactionCall::invoke() {
   } catch (const abi::__forced_unwind&) {
     throw;
   } catch (...) {
-    settle_exception();
+    settle_exception(by);
     throw;
   }
 }
 
 /// The business is rolled back first; what the exception says of the operation is recorded after that, in a
 /// second step that may be lost (then the key is simply free).
-void TransactionCall::settle_exception() {
+void TransactionCall::settle_exception(const Ownership& by) {
   bool lost = false;
+  bool ended = false;  // by a statement of the handler's
   try {
     throw;
   } catch (const Error& error) {
     lost = error.code() == Errc::transaction_lost;
+    ended = error.code() == Errc::commit_unknown;
   } catch (...) {
     lost = false;
   }
   const bool joined = transaction_.is_joined();
   transaction_.rollback();
+  if (ended && doubt(by)) return;
   if (lost || joined) return;
   Judgement judged = judge_exception(policy_, false);
   if (parts_.options.observer != nullptr) {
@@ -228,10 +231,17 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   }
   RollbackOnExit rollback(transaction_);
   if (report.result && report.result->size() > policy_.max_result_bytes) report.result.reset();
-  if (complete({std::move(report.result), policy_.success_retention}, by) == WriteOutcome::lost) {
-    throw Error(
-        Errc::transaction_lost,
-        "the record vanished inside the transaction; nothing was committed, repeat the call");
+  try {
+    if (complete({std::move(report.result), policy_.success_retention}, by) == WriteOutcome::lost) {
+      throw Error(
+          Errc::transaction_lost,
+          "the record vanished inside the transaction; nothing was committed, repeat the call");
+    }
+  } catch (const Error& error) {
+    if (error.code() != Errc::commit_unknown) throw;
+    transaction_.rollback();
+    static_cast<void>(doubt(by));  // the handler has ended the transaction itself
+    throw;
   }
   const bool joined = transaction_.is_joined();
   rollback.ended();
@@ -240,7 +250,7 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   } catch (const Error& error) {
     if (error.code() != Errc::commit_unknown || joined) throw;
     report_error(StoreCall::commit, error);
-    return settle_unknown_commit();
+    return settle_unknown_commit(by);
   }
   outcome_.report.status = joined ? RunStatus::executed_pending_commit : RunStatus::executed;
   return Ending::done;
@@ -258,23 +268,26 @@ WriteOutcome TransactionCall::complete(Completion completion, const Ownership& b
 }
 
 /// Repeats the write that blocks behind a commit still under way: what it finds is final.
-TransactionCall::Ending TransactionCall::settle_unknown_commit() {
+TransactionCall::Ending TransactionCall::settle_unknown_commit(const Ownership& committing) {
   outcome_.own_value = false;
   commit_is_unsettled_ = true;
-  const OwnerToken committing = std::exchange(request_.owner, OwnerToken::generate());
+  request_.owner = OwnerToken::generate();
   BeginOutcome begun = begin_and_roll_back();
   commit_is_unsettled_ = false;
-  if (std::holds_alternative<Acquired>(begun)) {
-    if (attempts_ < most_attempts) return Ending::again;
-    throw Error(Errc::transaction_lost,
-                "the commit did not take place, several times; repeat the call later");
-  }
-  const bool is_own = is_owned_by(committing);
-  if (is_own && std::holds_alternative<InProgress>(begun)) {
+  const auto* acquired = std::get_if<Acquired>(&begun);
+  // A record as it was before leads to the same fence; a higher one may have come behind this call's own lease.
+  if (acquired != nullptr && acquired->fence == committing.fence) return repeat_or_give_up();
+  const bool is_own = is_owned_by(committing.owner);
+  if (acquired != nullptr && !is_own) return repeat_or_give_up();
+  if (is_own && (acquired != nullptr || std::holds_alternative<InProgress>(begun))) {
     throw Error(Errc::commit_unknown,
-                "the handler ended the transaction itself, so the record is written without a "
-                "result and what else is written is not known; leave the transaction's end to the "
-                "guard");
+                doubt(committing)
+                    ? "the handler ended the transaction itself; what it did until then may be "
+                      "written, so the record is uncertain now and has to be resolved; leave the "
+                      "transaction's end to the guard"
+                    : "the handler ended the transaction itself; what it did until then may be "
+                      "written, and the record could not be made uncertain: look before the "
+                      "operation is run again; leave the transaction's end to the guard");
   }
   take(std::move(begun));
   const bool replayed = outcome_.report.status == RunStatus::replayed ||
@@ -284,6 +297,24 @@ TransactionCall::Ending TransactionCall::settle_unknown_commit() {
     outcome_.own_value = true;
   }
   return Ending::done;
+}
+
+TransactionCall::Ending TransactionCall::repeat_or_give_up() const {
+  if (attempts_ < most_attempts) return Ending::again;
+  throw Error(Errc::transaction_lost,
+              "the commit did not take place, several times; repeat the call later");
+}
+
+/// What the handler did stands beside a record that is still processing: nobody is to do it again.
+bool TransactionCall::doubt(const Ownership& by) noexcept {
+  try {
+    return parts_.store.doubt(request_.key, by) == WriteOutcome::stored;
+  } catch (const Error& error) {
+    report_error(StoreCall::doubt, error);
+  } catch (const std::exception&) {
+    return false;  // out of memory
+  }
+  return false;
 }
 
 BeginOutcome TransactionCall::begin_and_roll_back() {

@@ -26,14 +26,16 @@ class TransactionCall {
   [[nodiscard]] Ending attempt();
   [[nodiscard]] BeginOutcome open_and_begin();
   void pause(std::chrono::nanoseconds most);
-  [[nodiscard]] HandlerReport invoke();
+  [[nodiscard]] HandlerReport invoke(const Ownership& by);
   [[nodiscard]] Ending conclude(HandlerReport report, const Ownership& by);
   [[nodiscard]] WriteOutcome complete(Completion completion, const Ownership& by);
-  [[nodiscard]] Ending settle_unknown_commit();
+  [[nodiscard]] Ending settle_unknown_commit(const Ownership& committing);
+  [[nodiscard]] Ending repeat_or_give_up() const;
   [[nodiscard]] BeginOutcome begin_and_roll_back();
   [[nodiscard]] bool is_owned_by(const OwnerToken& owner);
   void take(BeginOutcome outcome);
-  void settle_exception();
+  void settle_exception(const Ownership& by);
+  [[nodiscard]] bool doubt(const Ownership& by) noexcept;
   void record_afterwards(Disposition disposition, std::string reason,
                          std::optional<std::string> result) noexcept;
   void report_error(StoreCall call, const Error& error) noexcept;

@@ -77,9 +77,13 @@ unsigned mariadb_version(std::string_view info) noexcept {
   return major * 100 + minor;
 }
 
+/// The server's sql_mode, made strict. Another mode takes the place of those of MariaDB that change what statements mean: assignments all
+/// at once, '' for NULL, another grammar. Not an empty string, which one of them takes for NULL.
 std::string first_words(unsigned lock_wait) {
   return "SET autocommit = 1, time_zone = '+00:00', "
-         "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', NULLIF(@@sql_mode, '')), "
+         "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', REPLACE(REPLACE(REPLACE("
+         "NULLIF(@@sql_mode, ''), 'SIMULTANEOUS_ASSIGNMENT', 'STRICT_TRANS_TABLES'), "
+         "'EMPTY_STRING_IS_NULL', 'STRICT_TRANS_TABLES'), 'ORACLE', 'STRICT_TRANS_TABLES')), "
          "innodb_lock_wait_timeout = " +
          std::to_string(lock_wait);
 }
@@ -90,8 +94,10 @@ std::string with_literals(std::string_view sql, Parameters parameters) {
   std::string out;
   out.reserve(sql.size() + 64 * parameters.size());
   std::size_t next = 0;
+  bool is_name = false;
   for (const char c : sql) {
-    if (c == '?' && next < parameters.size()) {
+    if (c == '`') is_name = !is_name;  // a doubled one changes it twice
+    if (c == '?' && !is_name && next < parameters.size()) {
       std::visit(Literal{out}, parameters[next++]);
     } else {
       out += c;
@@ -132,12 +138,12 @@ void Connection::abandon() noexcept {
 
 void Connection::connect(const MySqlOptions& options) {
   const unsigned connect_timeout = to_seconds(options.connect_timeout);
-  const unsigned read_timeout = to_seconds(options.read_timeout);
+  const unsigned read_timeout = read_timeout_seconds(options);
   const unsigned write_timeout = to_seconds(options.write_timeout);
   const unsigned long largest_packet = 1UL << 30U;
   const bool is_local = !options.unix_socket.empty();
   const unsigned protocol = is_local ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
-  lock_wait_ = to_seconds(std::min(options.lock_wait, options.read_timeout));
+  lock_wait_ = lock_wait_seconds(options, options.lock_wait);
   const std::string words = first_words(lock_wait_);
   bool good = mysql_options(handle_, MYSQL_OPT_CONNECT_TIMEOUT, &connect_timeout) == 0;
   good = mysql_options(handle_, MYSQL_OPT_READ_TIMEOUT, &read_timeout) == 0 && good;
@@ -190,8 +196,7 @@ void Connection::set_autocommit(Autocommit wanted) {
       run(wanted == Autocommit::on ? "SET autocommit = 1" : "SET autocommit = 0", Stage::read));
 }
 
-void Connection::set_lock_wait(std::chrono::milliseconds wait) {
-  const unsigned seconds = to_seconds(std::max(wait, std::chrono::milliseconds{1}));
+void Connection::set_lock_wait(unsigned seconds) {
   if (lock_wait_ == seconds) return;
   static_cast<void>(run("SET innodb_lock_wait_timeout = " + std::to_string(seconds), Stage::read));
   lock_wait_ = seconds;
@@ -228,9 +233,11 @@ void Connection::fail(Stage stage, std::string_view doing) {
   fail(mysql_errno(handle_), mysql_error(handle_), stage, doing);
 }
 
-bool Connection::takes(std::uint64_t bytes) const noexcept {
-  return bytes + packet_margin <= traits_.max_packet;
+std::uint64_t ServerTraits::most_bytes() const noexcept {
+  return max_packet > packet_margin ? max_packet - packet_margin : 0;
 }
+
+bool Connection::takes(std::uint64_t bytes) const noexcept { return bytes <= traits_.most_bytes(); }
 
 void Connection::check_size(std::uint64_t bytes) const {
   if (takes(bytes)) return;
@@ -346,6 +353,24 @@ std::vector<Reply> Connection::run(std::string_view sql, Stage stage) {
   }
   used_ = true;
   return answers;
+}
+
+Reply Connection::run_without_waiting(std::string_view sql, Stage stage) {
+  if (traits_.sets_for_statement) {
+    std::string text = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ";
+    text += sql;
+    return std::move(run(text, stage).front());
+  }
+  const unsigned usual = lock_wait_;
+  if (usual == 1) return std::move(run(sql, stage).front());
+  const std::string setting = "SET innodb_lock_wait_timeout = ";
+  std::string text = setting + "1;";
+  text += sql;
+  text += ';' + setting + std::to_string(usual);
+  lock_wait_ = 1;  // after an error as well, until the connection is taken again
+  std::vector<Reply> replies = run(text, stage);
+  lock_wait_ = usual;
+  return std::move(replies.at(1));
 }
 
 }  // namespace detail::mysql

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,10 +36,13 @@ struct ServerTraits {
   bool returns_rows_of_insert = false;  ///< INSERT ... RETURNING
   bool sets_for_statement = false;      ///< SET STATEMENT ... FOR
   std::uint64_t max_packet = 1U << 20U;
+
+  /// What a statement's text and parameters may come to together.
+  [[nodiscard]] std::uint64_t most_bytes() const noexcept;
 };
 
 /// `sql` with its parameters, each '?' in turn, as literals that mean the same under any sql_mode and character set.
-/// Preconditions: no '?' in `sql` but those.
+/// Preconditions: no '?' in `sql` but those and within quoted names.
 [[nodiscard]] std::string with_literals(std::string_view sql, Parameters parameters);
 
 /// Whether transactions begin by themselves and need a COMMIT.
@@ -64,6 +66,10 @@ class Connection {
   /// error's stage is `stage` and nothing is known of the answers before.
   std::vector<Reply> run(std::string_view sql, Stage stage);
 
+  /// One statement as text on an own connection, which gives up where another transaction holds a row: at once on MariaDB, after a
+  /// second on MySQL.
+  Reply run_without_waiting(std::string_view sql, Stage stage);
+
   /// Sends ROLLBACK and does not wait for its answer, which `settle` takes before the connection is used again.
   void send_rollback() noexcept;
   /// Takes an answer that is still owed; false when it did not come or was bad, and then the connection is broken.
@@ -71,7 +77,7 @@ class Connection {
 
   void set_autocommit(Autocommit wanted);
   /// How long the session's statements wait for a lock, where no statement can say that for itself.
-  void set_lock_wait(std::chrono::milliseconds wait);
+  void set_lock_wait(unsigned seconds);
   /// As the server said last, whoever changed it.
   [[nodiscard]] Autocommit autocommit() const noexcept;
   [[nodiscard]] bool in_transaction() const noexcept;

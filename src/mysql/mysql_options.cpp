@@ -156,6 +156,14 @@ unsigned to_seconds(milliseconds span) noexcept {
   return static_cast<unsigned>((span.count() + 999) / 1000);
 }
 
+unsigned lock_wait_seconds(const MySqlOptions& options, milliseconds wait) noexcept {
+  return std::clamp(to_seconds(wait), 1U, read_timeout_seconds(options) - 1);
+}
+
+unsigned read_timeout_seconds(const MySqlOptions& options) noexcept {
+  return std::max(2U, to_seconds(options.read_timeout));
+}
+
 }  // namespace detail::mysql
 }  // namespace v0
 }  // namespace idempotency

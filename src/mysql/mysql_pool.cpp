@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mysql/mysql_options.hpp"
+
 namespace idempotency {
 inline namespace v0 {
 namespace detail::mysql {
@@ -54,7 +56,7 @@ void Pool::set_up(Connection& connection, Autocommit autocommit,
                   std::chrono::milliseconds lock_wait) const {
   connection.set_autocommit(autocommit);
   if (connection.traits().sets_for_statement) return;
-  connection.set_lock_wait(std::min(lock_wait, options_.read_timeout));
+  connection.set_lock_wait(lock_wait_seconds(options_, lock_wait));
 }
 
 /// Of one that was idle: the server may have closed it since.

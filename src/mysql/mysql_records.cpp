@@ -14,6 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int most_rounds = 4;
+constexpr std::string_view setting = "SET STATEMENT ";
+/// Before what is sent on a connection that the application lends: its sql_mode can make NULL of an empty result.
+constexpr std::string_view usual_meaning = "SET STATEMENT sql_mode = 'STRICT_TRANS_TABLES' FOR ";
 constexpr std::size_t most_blob_bytes = 65'535;
 
 [[noreturn]] void throw_moving() {
@@ -70,7 +73,11 @@ Key take_key(Cells& cells) {
 
 Reply Records::send(const std::string& sql, Parameters parameters, Stage stage) {
   if (travel_ == Travel::prepared) return connection_->execute(sql, parameters, stage);
-  return std::move(connection_->run(with_literals(sql, parameters), stage).front());
+  std::string text = with_literals(sql, parameters);
+  if (connection_->traits().sets_for_statement && !text.starts_with(setting)) {
+    text.insert(0, usual_meaning);
+  }
+  return std::move(connection_->run(text, stage).front());
 }
 
 Reply Records::look_up(const std::string& sql, const Key& key) {
@@ -301,7 +308,7 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
                     " AS r ON r.business_type = w.t AND r.value = w.v SET r.lease_until = ";
   sql += now_expression;
   sql += " + w.l WHERE r.owner = w.o AND r.fence = w.f AND r.state = 1";
-  const Reply reply = std::move(connection_->run(sql, write_).front());
+  const Reply reply = connection_->run_without_waiting(sql, write_);
   if (reply.changes.matched == renewals.size()) {
     return std::vector<WriteOutcome>(renewals.size(), WriteOutcome::stored);
   }
@@ -326,6 +333,11 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
                                                          : WriteOutcome::lost);
   }
   return outcomes;
+}
+
+std::uint64_t Records::bytes_in_batch(const Key& key) noexcept {
+  constexpr std::uint64_t around_key = 180;  // its owner, numbers and words
+  return 2 * (key.type().size() + key.value().size()) + around_key;
 }
 
 RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size_t limit) {

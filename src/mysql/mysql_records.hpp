@@ -48,12 +48,15 @@ class Records {
                                      std::chrono::milliseconds retention);
   [[nodiscard]] WriteOutcome resolve(const Record& seen, const Resolution& resolution);
   [[nodiscard]] std::optional<Record> find(const Key& key);
+  /// All or none. Errors: `Errc::store_busy` soon when another transaction holds one of the rows.
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
   [[nodiscard]] RecordPage list(const RecordFilter& filter, const Key* after, std::size_t limit);
   [[nodiscard]] std::vector<Key> expired_after(const Key* after, std::size_t limit);
   [[nodiscard]] std::size_t remove_expired(const std::vector<Key>& keys);
 
+  /// What one of them adds to the statement of `renew_many` or `remove_expired`, at most.
+  [[nodiscard]] static std::uint64_t bytes_in_batch(const Key& key) noexcept;
   /// The statement of `complete` with its parameters.
   [[nodiscard]] static std::string complete_text(const Statements& statements, const Key& key,
                                                  const Ownership& by, const Completion& completion);

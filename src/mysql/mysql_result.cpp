@@ -33,6 +33,8 @@ constexpr std::array known{
     Known{1135, Cause::overloaded},     // cannot create thread
     Known{1152, Cause::reply_lost},     // aborting connection
     Known{1153, Cause::too_large},      // packet too large
+    Known{1156, Cause::reply_lost},     // packets out of order
+    Known{1157, Cause::reply_lost},     // a packet that cannot be decompressed
     Known{1158, Cause::reply_lost},     // network read error
     Known{1159, Cause::reply_lost},     // network read interrupted
     Known{1160, Cause::reply_lost},     // network write error
@@ -50,6 +52,7 @@ constexpr std::array known{
     Known{1243, Cause::interrupted},    // unknown prepared statement
     Known{1290, Cause::not_ready},      // read_only
     Known{1317, Cause::interrupted},    // KILL QUERY
+    Known{1412, Cause::conflict},       // the table has been altered since the snapshot
     Known{1461, Cause::overloaded},     // too many prepared statements
     Known{1613, Cause::conflict},       // XA rollback after time-out
     Known{1614, Cause::conflict},       // XA rollback after deadlock
@@ -77,8 +80,11 @@ constexpr std::array known{
     Known{2055, Cause::reply_lost},     // lost connection, with the system's error
     Known{2061, Cause::refused},        // the client's part of an account's authentication
     Known{3024, Cause::interrupted},    // max_execution_time (MySQL)
+    Known{3032, Cause::not_ready},      // offline mode (MySQL)
     Known{3100, Cause::conflict},       // group replication: transaction rolled back
     Known{3101, Cause::conflict},       // the same, at COMMIT
+    Known{3168, Cause::not_ready},      // the server is not available (MySQL)
+    Known{3169, Cause::reply_lost},     // KILL CONNECTION (MySQL)
     Known{3572, Cause::lock_wait},      // NOWAIT
     Known{4031, Cause::unsent},         // disconnected for inactivity (MySQL)
 };

@@ -107,6 +107,12 @@ bool check_table(Connection& connection, std::string_view database, std::string_
                     database, table);
   if (found.rows.empty()) return false;
   Cells& cells = found.rows.front();
+  if (lower(take_bytes(cells[2], "type")) != "base table") {
+    refuse(
+        "the name of the table of records is that of a view; drop it, or choose another "
+        "table_prefix",
+        table);
+  }
   if (lower(take_bytes(cells[0], "engine")) != "innodb") {
     refuse(
         "the table of records is not an InnoDB table, so that what is acknowledged can be lost; "

@@ -85,7 +85,10 @@ const std::string& row_columns() {
 }
 
 Statements::Statements(const std::string& name) : table(name) {
-  const std::string update = "UPDATE " + table + " SET ";
+  // The name comes last: it may hold the word that stands for the time.
+  const auto update = [this](std::string_view changes) {
+    return "UPDATE " + table + " SET " + with_now(changes);
+  };
   const std::string owner(of_owner);
   const std::string first = "INSERT INTO " + table + with_now(first_values);
   insert_returning = first + " ON DUPLICATE KEY UPDATE state = state RETURNING " + answer_columns();
@@ -94,25 +97,22 @@ Statements::Statements(const std::string& name) : table(name) {
   begin_returning = begin + " RETURNING " + row_columns();
   select = "SELECT " + row_columns() + " FROM " + table + std::string(of_key);
   select_locking = select + " FOR UPDATE";
-  complete =
-      with_now(update +
-               "state = 2, lease_until = NULL, expires_at = NOW_MS + ?, updated_at = NOW_MS, "
-               "result = ?" +
-               owner + " AND state IN (1, 4)");
-  fail = with_now(update +
-                  "state = 3, retryability = ?, reason = ?, result = ?, lease_until = NULL, "
-                  "expires_at = NOW_MS + ?, updated_at = NOW_MS" +
-                  owner + " AND state IN (1, 4)");
-  doubt = with_now(update + "state = 4, lease_until = NULL, updated_at = NOW_MS" + owner +
-                   " AND state = 1");
-  mark_effect = update + "effect_marked = 1" + owner + " AND state = 1";
-  renew = with_now(update + "lease_until = NOW_MS + ?" + owner + " AND state = 1");
-  release = with_now(update +
-                     "state = 3, retryability = 1, lease_until = NULL, expires_at = NOW_MS + ?, "
-                     "updated_at = NOW_MS" +
-                     owner + " AND state = 1");
-  resolve = with_now(
-      update +
+  complete = update(
+      "state = 2, lease_until = NULL, expires_at = NOW_MS + ?, updated_at = NOW_MS, "
+      "result = ?" +
+      owner + " AND state IN (1, 4)");
+  fail = update(
+      "state = 3, retryability = ?, reason = ?, result = ?, lease_until = NULL, "
+      "expires_at = NOW_MS + ?, updated_at = NOW_MS" +
+      owner + " AND state IN (1, 4)");
+  doubt = update("state = 4, lease_until = NULL, updated_at = NOW_MS" + owner + " AND state = 1");
+  mark_effect = update("effect_marked = 1" + owner + " AND state = 1");
+  renew = update("lease_until = NOW_MS + ?" + owner + " AND state = 1");
+  release = update(
+      "state = 3, retryability = 1, lease_until = NULL, expires_at = NOW_MS + ?, "
+      "updated_at = NOW_MS" +
+      owner + " AND state = 1");
+  resolve = update(
       "state = ?, retryability = ?, reason = ?, result = ?, owner = ?, fence = fence + 1, "
       "lease_until = NULL, expires_at = NOW_MS + ?, updated_at = NOW_MS" +
       owner +

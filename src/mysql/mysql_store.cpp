@@ -93,17 +93,7 @@ std::optional<Record> MySqlStore::peek(const Key& key) {
 }
 
 std::vector<WriteOutcome> MySqlStore::renew_many(const std::vector<Renewal>& renewals) {
-  constexpr std::size_t most_at_once = 500;  // about 250 bytes of statement each
-  std::vector<WriteOutcome> outcomes;
-  for (std::size_t at = 0; at < renewals.size(); at += most_at_once) {
-    const std::size_t end = std::min(renewals.size(), at + most_at_once);
-    const std::vector<Renewal> part(renewals.begin() + static_cast<std::ptrdiff_t>(at),
-                                    renewals.begin() + static_cast<std::ptrdiff_t>(end));
-    const std::vector<WriteOutcome> answers =
-        impl_->call([&](Records& records) { return records.renew_many(part); });
-    outcomes.insert(outcomes.end(), answers.begin(), answers.end());
-  }
-  return outcomes;
+  return impl_->renew_many(renewals);
 }
 
 RecordPage MySqlStore::list(const RecordFilter& filter, const std::string& cursor,

@@ -15,6 +15,16 @@ namespace detail::mysql {
 namespace {
 
 constexpr int most_conflicts = 10;
+constexpr std::uint64_t bytes_around_batch = 1'024;
+
+const Key& key_of(const Key& key) noexcept { return key; }
+const Key& key_of(const Renewal& renewal) noexcept { return renewal.key; }
+
+template <class Batch>
+Batch part_of(const Batch& batch, std::size_t begin, std::size_t end) {
+  return Batch(batch.begin() + static_cast<std::ptrdiff_t>(begin),
+               batch.begin() + static_cast<std::ptrdiff_t>(end));
+}
 
 MySqlOptions checked(MySqlOptions options) {
   check_options(options);
@@ -92,6 +102,74 @@ void StoreImpl::Repetition::judge(const Error& told) {
   throw;
 }
 
+template <class Batch>
+std::vector<StoreImpl::Range> StoreImpl::cut(const Batch& batch, std::size_t most) const {
+  std::vector<Range> parts;
+  std::uint64_t bytes = 0;
+  for (std::size_t index = 0; index < batch.size(); ++index) {
+    const std::uint64_t more = Records::bytes_in_batch(key_of(batch[index]));
+    bytes += more;
+    const bool fits = !parts.empty() && index - parts.back().begin < most &&
+                      bytes + bytes_around_batch <= traits_.most_bytes();
+    if (!fits) {
+      parts.push_back({index, index});
+      bytes = more;
+    }
+    parts.back().end = index + 1;
+  }
+  return parts;
+}
+
+/// A row that another transaction holds fails its whole statement, which is then cut until that row is alone. Only it is waited
+/// for, when the others are renewed.
+std::vector<WriteOutcome> StoreImpl::renew_many(const std::vector<Renewal>& renewals) {
+  constexpr std::size_t most_at_once = 500;
+  std::vector<WriteOutcome> outcomes(renewals.size(), WriteOutcome::lost);
+  bool stored = false;
+  const auto note = [&](std::size_t index, WriteOutcome outcome) {
+    outcomes[index] = outcome;
+    stored = stored || outcome == WriteOutcome::stored;
+  };
+  try {
+    std::vector<Range> parts = cut(renewals, most_at_once);
+    std::vector<std::size_t> held;
+    while (!parts.empty()) {
+      const Range part = parts.back();
+      parts.pop_back();
+      bool asked = false;
+      try {
+        const std::vector<WriteOutcome> answers = call([&](Records& records) {
+          asked = true;
+          return records.renew_many(part_of(renewals, part.begin, part.end));
+        });
+        for (std::size_t index = part.begin; index < part.end; ++index)
+          note(index, answers[index - part.begin]);
+      } catch (const Error& error) {
+        if (!asked || error.code() != Errc::store_busy) throw;
+        const std::size_t size = part.end - part.begin;
+        if (size == 1) held.push_back(part.begin);
+        // Where giving up takes a second, halves of halves would take too many.
+        const std::size_t step = traits_.sets_for_statement ? (size + 1) / 2 : 1;
+        for (std::size_t at = part.begin; size > 1 && at < part.end; at += step)
+          parts.push_back({at, std::min(at + step, part.end)});
+      }
+    }
+    for (const std::size_t index : held) {
+      const Renewal& renewal = renewals[index];
+      note(index, call([&](Records& records) {
+             return records.renew(renewal.key, renewal.ownership, renewal.lease);
+           }));
+    }
+  } catch (const Error& error) {
+    if (!stored || error.effect_possible()) throw;
+    throw Error(
+        Errc::store_reply_lost,
+        "mysql store: some of the leases were renewed, and then this: " + std::string(error.what()),
+        error.detail());
+  }
+  return outcomes;
+}
+
 std::size_t StoreImpl::purge(std::size_t limit) {
   constexpr std::size_t most_in_one_commit = 128;  // others wait for it
   const std::scoped_lock lock(purge_mutex_);
@@ -103,7 +181,11 @@ std::size_t StoreImpl::purge(std::size_t limit) {
       return records.expired_after(purge_position_ ? &*purge_position_ : nullptr, wanted);
     });
     if (!keys.empty()) {
-      removed += call([&](Records& records) { return records.remove_expired(keys); });
+      for (const Range& part : cut(keys, most_in_one_commit)) {
+        removed += call([&](Records& records) {
+          return records.remove_expired(part_of(keys, part.begin, part.end));
+        });
+      }
       purge_position_ = keys.back();
     }
     if (keys.size() == wanted) continue;

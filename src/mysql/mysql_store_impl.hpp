@@ -128,6 +128,7 @@ class StoreImpl {
     }
   }
 
+  [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
   [[nodiscard]] std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();
 
@@ -153,10 +154,20 @@ class StoreImpl {
     void judge(const Error& error);
   };
 
+  /// Part of a batch: [begin, end).
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+  /// As many at once as the server takes in one statement, and no more than `most`.
+  template <class Batch>
+  [[nodiscard]] std::vector<Range> cut(const Batch& batch, std::size_t most) const;
   void refuse_nested();
   [[nodiscard]] std::string prefix_for(std::chrono::milliseconds wait,
                                        TransactionState::Kind kind) const;
   void close(TransactionState& state) noexcept;
+  /// Errors: when the handler has ended the transaction behind the store's back.
+  static void check_not_ended(const TransactionState& state);
   void send_commit(TransactionState& state);
   void reconnect(TransactionState& state);
   /// What an adopted connection has to be told first.

@@ -20,9 +20,8 @@ constexpr int most_conflicts = 10;
 constexpr std::size_t most_bytes_with_commit = 65'536;
 constexpr std::size_t most_bytes_around_result = 2'048;  ///< keys and owner as literals
 
-// A literal, for the savepoint of a transaction that is joined.
+// For a transaction that is joined. Never released: the next of the same name takes its place, and it ends with the transaction.
 constexpr std::string_view savepoint = "SAVEPOINT idempotency_record";
-constexpr std::string_view release_savepoint = "RELEASE SAVEPOINT idempotency_record";
 constexpr std::string_view rollback_to_savepoint = "ROLLBACK TO SAVEPOINT idempotency_record";
 
 bool travels_with_commit(const Connection& connection, const Completion& completion) noexcept {
@@ -106,15 +105,16 @@ void StoreImpl::refuse_nested() {
 
 std::string StoreImpl::prefix_for(milliseconds wait, Kind kind) const {
   if (!traits_.sets_for_statement) return {};
-  const milliseconds most = std::max(milliseconds{1}, options_.read_timeout - milliseconds{500});
-  const milliseconds bounded = std::clamp(wait, milliseconds{1}, most);
+  const unsigned whole = lock_wait_seconds(options_, wait);
+  const milliseconds bounded =
+      std::clamp<milliseconds>(wait, milliseconds{1}, std::chrono::seconds(whole));
   // The session of an own connection waits so long as it is.
-  if (kind == Kind::own && bounded == milliseconds(std::chrono::seconds(
-                                          to_seconds(std::min(options_.lock_wait, most))))) {
+  const bool is_whole = bounded == std::chrono::seconds(whole);
+  if (kind == Kind::own && is_whole && whole == lock_wait_seconds(options_, options_.lock_wait)) {
     return {};
   }
   std::string prefix = "SET STATEMENT innodb_lock_wait_timeout = ";
-  prefix += std::to_string(to_seconds(bounded));
+  prefix += std::to_string(whole);
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%lld.%03lld",
                 static_cast<long long>(bounded.count() / 1000),
@@ -243,6 +243,13 @@ BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& reque
   }
 }
 
+void StoreImpl::check_not_ended(const TransactionState& state) {
+  if (!state.touched || state.connection->in_transaction()) return;
+  throw Error(Errc::commit_unknown,
+              "the handler ended the transaction through the native handle, so what is written is "
+              "not known; leave the transaction's end to the guard");
+}
+
 WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const Ownership& by,
                                  const Completion& completion) {
   const CancellationShield shield;
@@ -259,6 +266,7 @@ WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const 
   }
   state.reach = Reach::changed;
   try {
+    check_not_ended(state);
     const WriteOutcome outcome = state.records.complete(key, by, completion);
     state.check_still_in_transaction();
     return outcome;
@@ -269,10 +277,7 @@ WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const 
 }
 
 void StoreImpl::send_commit(TransactionState& state) {
-  if (state.kind == Kind::joined) {
-    static_cast<void>(state.connection->run(release_savepoint, Stage::within));
-    return;
-  }
+  if (state.kind == Kind::joined) return;
   if (!state.pending) {
     static_cast<void>(state.connection->run("COMMIT", Stage::commit));
     return;
@@ -293,12 +298,7 @@ void StoreImpl::commit(TransactionState& state) {
   const CancellationShield shield;
   state.check_open();
   try {
-    if (state.touched && !state.connection->in_transaction()) {
-      throw Error(
-          Errc::commit_unknown,
-          "the handler ended the transaction through the native handle, so what is written is "
-          "not known; leave the transaction's end to the guard");
-    }
+    check_not_ended(state);
     send_commit(state);
   } catch (const Error& error) {
     const Error told = as_transaction_error(error);
@@ -344,8 +344,9 @@ void StoreImpl::send_rollback(TransactionState& state) {
       static_cast<void>(state.connection->run("ROLLBACK", Stage::read));
       return;
     case Kind::joined:
-      static_cast<void>(state.connection->run(rollback_to_savepoint, Stage::read));
-      static_cast<void>(state.connection->run(release_savepoint, Stage::read));
+      if (state.reach == Reach::changed) {
+        static_cast<void>(state.connection->run(rollback_to_savepoint, Stage::read));
+      }
       return;
   }
 }

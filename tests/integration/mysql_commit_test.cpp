@@ -485,9 +485,85 @@ TEST_F(MySqlCommits, ByTheHandlerItselfAreNotRepeated) {
   const auto again = guard.run_in_transaction(transfer(), handler);
 
   EXPECT_EQ(told, Errc::commit_unknown);
-  EXPECT_EQ(again.status(), RunStatus::in_progress);
+  EXPECT_EQ(again.status(), RunStatus::uncertain);
   EXPECT_EQ(starts_, 1);
   EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(MySqlCommits, ByTheHandlerItselfOnTheApplicationsConnectionAreNotRepeatedEither) {
+  MySqlStore store(options_);
+  IdempotencyGuard guard{store};
+  PlainConnection client(options_);
+  auto* const handle = static_cast<MYSQL*>(client.handle());
+  const auto handler = [&](MySqlTransaction& transaction) {
+    const std::string value = moving()(transaction);
+    client.run("COMMIT");
+    return value;
+  };
+  const auto run = [&](const std::string& value) {
+    return guard.run_in_transaction(transfer(value), mysql_connection(handle), handler);
+  };
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(run("adopted")); }), Errc::commit_unknown);
+  client.run("START TRANSACTION");
+  EXPECT_EQ(code_of([&] { static_cast<void>(run("joined")); }), Errc::commit_unknown);
+
+  for (const char* value : {"adopted", "joined"})
+    EXPECT_EQ(run(value).status(), RunStatus::uncertain) << value;
+  EXPECT_EQ(moves(), "2");
+}
+
+// Its lease has run out, so that nothing but the record's owner tells it from one that was never written.
+TEST_F(MySqlCommits, ByTheHandlerItselfAreNotRepeatedBehindTheirLeaseEither) {
+  MySqlStore store(at(options_.port));
+  IdempotencyGuard guard{store};
+  Operation operation = transfer();
+  operation.policy.lease = 1ms;
+  const auto handler = [&](MySqlTransaction& transaction) {
+    const std::string value = moving()(transaction);
+    EXPECT_EQ(mysql_query(mysql_handle<MYSQL>(transaction.native_handle()), "COMMIT"), 0);
+    std::this_thread::sleep_for(10ms);
+    return value;
+  };
+
+  const Errc told =
+      code_of([&] { static_cast<void>(guard.run_in_transaction(operation, handler)); });
+  const auto again = guard.run_in_transaction(operation, handler);
+
+  EXPECT_EQ(told, Errc::commit_unknown);
+  EXPECT_EQ(again.status(), RunStatus::uncertain);
+  EXPECT_EQ(moves(), "1");
+}
+
+TEST_F(MySqlCommits, ByAProcedureMakeTheRecordUncertain) {
+  plain_.run("DROP PROCEDURE IF EXISTS commits");
+  plain_.run("CREATE PROCEDURE commits() COMMIT");
+  MySqlStore store(at(options_.port));
+  IdempotencyGuard guard{store};
+  PlainConnection client(options_);
+  const auto handler = [&](MySqlTransaction& transaction) {
+    const std::string value = moving()(transaction);
+    transaction.execute("CALL commits()");
+    return value;
+  };
+  const auto run = [&](const std::string& value) {
+    return guard.run_in_transaction(transfer(value), handler);
+  };
+  const auto run_on_client = [&](const std::string& value) {
+    return guard.run_in_transaction(
+        transfer(value), mysql_connection(static_cast<MYSQL*>(client.handle())), handler);
+  };
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(run("own")); }), Errc::commit_unknown);
+  EXPECT_EQ(code_of([&] { static_cast<void>(run_on_client("adopted")); }), Errc::commit_unknown);
+  client.run("START TRANSACTION");
+  EXPECT_EQ(code_of([&] { static_cast<void>(run_on_client("joined")); }), Errc::commit_unknown);
+
+  for (const char* value : {"own", "adopted", "joined"}) {
+    EXPECT_EQ(store.find({"transfer", value})->state, RecordState::uncertain) << value;
+    EXPECT_EQ(run(value).status(), RunStatus::uncertain) << value;
+  }
+  EXPECT_EQ(moves(), "3");
 }
 
 // The caller's whole transaction is gone; only the caller can repeat it.

@@ -2,6 +2,7 @@
 #include <mysql.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "idempotency/testing/printers.hpp"
 #include "mysql/mysql_records.hpp"
 #include "mysql/mysql_schema.hpp"
+#include "support/error_of.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency {
@@ -20,6 +22,7 @@ using detail::mysql::Records;
 using detail::mysql::ServerTraits;
 using detail::mysql::Statements;
 using std::chrono::milliseconds;
+using testing_support::code_of;
 using testing_support::MariaDbServer;
 using testing_support::PlainConnection;
 
@@ -296,6 +299,31 @@ TEST_F(MySqlDecisions, JudgeARepeatedBeginWithinTheSameMillisecond) {
   EXPECT_EQ(records.begin(request), BeginOutcome(Acquired{1, 1}));
   request.fingerprint = Fingerprint::of_bytes("another");
   EXPECT_EQ(records.begin(request), BeginOutcome(Mismatch{FingerprintMatch::different, 1}));
+  plain_.run("DELETE FROM idempotency_record");
+}
+
+// As on MySQL, where the session is told before the statement and after it how long to wait.
+TEST_F(MySqlDecisions, RenewManyWithoutWaitingWhereNoStatementSaysThatForItself) {
+  PlainConnection client(options_, CLIENT_MULTI_STATEMENTS);
+  PlainConnection other(options_);
+  Connection connection(static_cast<MYSQL*>(client.handle()),
+                        ServerTraits{.dialect = SqlDialect::mysql});
+  connection.set_lock_wait(30);
+  Records records(connection, statements_);
+  const BeginRequest request{.key = {"decision", "renewed"}, .owner = caller_token};
+  ASSERT_EQ(records.begin(request), BeginOutcome(Acquired{1, 1}));
+  const std::vector<Renewal> renewals{{request.key, {caller_token, 1}, std::chrono::hours{9}}};
+  const auto wait = [&] { return client.ask("SELECT @@innodb_lock_wait_timeout"); };
+
+  EXPECT_EQ(records.renew_many(renewals), std::vector{WriteOutcome::stored});
+  EXPECT_EQ(wait(), "30");
+  other.run("START TRANSACTION");
+  other.run("SELECT * FROM idempotency_record FOR UPDATE");
+  EXPECT_EQ(code_of([&] { static_cast<void>(records.renew_many(renewals)); }), Errc::store_busy);
+  other.run("ROLLBACK");
+  EXPECT_EQ(records.renew_many(renewals), std::vector{WriteOutcome::stored});
+  connection.set_lock_wait(30);
+  EXPECT_EQ(wait(), "30");
   plain_.run("DELETE FROM idempotency_record");
 }
 

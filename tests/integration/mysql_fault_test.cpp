@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
 #include <mysql.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,9 +17,11 @@
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
+#include "idempotency/stores/mysql_handle.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "mysql/mysql_schema.hpp"
 #include "support/error_of.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency {
@@ -24,7 +30,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing_support::code_of;
 using testing_support::error_of;
+using testing_support::FaultProxy;
 using testing_support::MariaDbServer;
+using testing_support::NetworkFault;
 using testing_support::PlainConnection;
 
 class Hazards : public Observer {
@@ -96,6 +104,61 @@ TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
   EXPECT_NE(hazards.text.find("innodb_flush_log_at_trx_commit"), std::string::npos);
 }
 
+// Assignments all at once, '' for NULL and another grammar: the modes of MariaDB that change what the store's statements mean.
+TEST_F(MySqlFaults, MeanTheSameUnderEverySqlModeOfTheServer) {
+  std::vector<std::string> modes{
+      "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE"};
+  if (!MariaDbServer::is_mysql()) {
+    for (const char* mode : {"SIMULTANEOUS_ASSIGNMENT", "EMPTY_STRING_IS_NULL", "ORACLE",
+                             "ORACLE,EMPTY_STRING_IS_NULL,SIMULTANEOUS_ASSIGNMENT"})
+      modes.emplace_back(mode);
+  }
+  const std::string usual = plain_.ask("SELECT @@GLOBAL.sql_mode");
+  for (const std::string& mode : modes) {
+    SCOPED_TRACE(mode);
+    plain_.run("SET GLOBAL sql_mode = '" + mode + "'");
+    PlainConnection lent(options_);
+    std::unique_ptr<MySqlStore> store;
+    EXPECT_NO_THROW(store = std::make_unique<MySqlStore>(options_));
+    plain_.run("SET GLOBAL sql_mode = '" + usual + "'");
+    plain_.run("DELETE FROM idempotency_record");
+    ASSERT_TRUE(store);
+    BeginRequest first = request();
+    first.lease = 1ms;
+    ASSERT_EQ(store->begin(first), BeginOutcome(Acquired{1, 1}));
+    std::this_thread::sleep_for(5ms);
+
+    const BeginRequest second = request();
+    EXPECT_EQ(store->begin(second), BeginOutcome(Acquired{2, 2}));
+    EXPECT_EQ(store->complete(second.key, {second.owner, 2}, {.result = ""}), WriteOutcome::stored);
+    EXPECT_EQ(store->find(second.key)->result, "");
+    const auto finish = [&](MySqlTransaction transaction, const std::string& value) {
+      const BeginRequest wanted = request(value);
+      EXPECT_EQ(store->begin(transaction, wanted), BeginOutcome(Acquired{1, 1})) << value;
+      EXPECT_EQ(store->complete(transaction, wanted.key, {wanted.owner, 1}, {.result = ""}),
+                WriteOutcome::stored);
+      store->commit(transaction);
+    };
+    MYSQL* handle = static_cast<MYSQL*>(lent.handle());
+    finish(store->open_transaction(), "own");
+    finish(store->open_transaction(mysql_connection(handle)), "adopted");
+    lent.run("START TRANSACTION");
+    finish(store->open_transaction(mysql_connection(handle)), "joined");
+    lent.run("COMMIT");
+    for (const char* value : {"own", "adopted", "joined"})
+      EXPECT_EQ(store->find({"fault", value})->result, "") << value;
+    IdempotencyGuard guard{*store};
+    const auto nothing = [](MySqlTransaction&) { return std::string(); };
+    first.key = {"fault", "taken over"};
+    ASSERT_EQ(store->begin(first), BeginOutcome(Acquired{1, 1}));
+    std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(
+        guard.run_in_transaction({.key = first.key}, mysql_connection(handle), nothing).status(),
+        RunStatus::executed);
+    EXPECT_EQ(store->find(first.key)->state, RecordState::success);
+  }
+}
+
 // MY-19: typed, and before anything is written.
 TEST_F(MySqlFaults, RefuseAResultThatTheServerDoesNotTake) {
   const BeginRequest wanted = request("too large");
@@ -139,11 +202,178 @@ TEST_F(MySqlFaults, AreBusyAndNotHangingBehindALockedRecord) {
   plain_.run("ROLLBACK");
 }
 
+// What the client waits for an answer and what the server waits for a lock would be the same number of seconds.
+TEST_F(MySqlFaults, AreBusyAndNotWithoutAnAnswerWhenBothTimeOutsAreTheSame) {
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(request())));
+  plain_.run("START TRANSACTION");
+  plain_.run("SELECT * FROM idempotency_record FOR UPDATE");
+  for (const auto& [read_timeout, lock_wait] :
+       {std::pair{1'000ms, 1'000ms}, std::pair{1'500ms, 5'000ms}, std::pair{2'000ms, 2'000ms}}) {
+    MySqlOptions options = options_;
+    options.read_timeout = read_timeout;
+    options.lock_wait = lock_wait;
+    MySqlStore impatient(options);
+
+    const Error plain = error_of([&] { static_cast<void>(impatient.begin(request())); });
+    const Error in_transaction = error_of([&] {
+      auto transaction = impatient.open_transaction({.wait = 5s});
+      static_cast<void>(impatient.begin(transaction, request()));
+    });
+
+    EXPECT_EQ(plain.code(), Errc::store_busy) << plain.detail();
+    EXPECT_EQ(in_transaction.code(), Errc::store_busy) << in_transaction.detail();
+  }
+  plain_.run("ROLLBACK");
+}
+
+TEST_F(MySqlFaults, RenewAllOtherLeasesWhenOneRecordIsLocked) {
+  MySqlOptions options = options_;
+  options.lock_wait = 2s;
+  MySqlStore store(options);
+  std::vector<Renewal> renewals;
+  for (int number = 0; number < 501; ++number) {
+    const BeginRequest wanted = request(std::to_string(number));
+    ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+    renewals.push_back({wanted.key, {wanted.owner, 1}, 10h});
+  }
+  const std::string renewed =
+      "SELECT COUNT(*) FROM idempotency_record WHERE lease_until > updated_at + 5 * 3600 * 1000";
+  PlainConnection other(options_);
+  other.run("START TRANSACTION");
+  other.run(
+      "SELECT * FROM idempotency_record WHERE business_type = 'fault' AND value IN ('500', '77') "
+      "FOR UPDATE");
+
+  const Error error = error_of([&] { static_cast<void>(store.renew_many(renewals)); });
+  const std::string at_first = plain_.ask(renewed);
+  other.run("ROLLBACK");
+  const std::vector<WriteOutcome> outcomes = store.renew_many(renewals);
+
+  EXPECT_EQ(error.code(), Errc::store_reply_lost) << error.what();
+  EXPECT_TRUE(error.effect_possible());
+  EXPECT_EQ(at_first, "499");
+  EXPECT_EQ(outcomes, std::vector(501, WriteOutcome::stored));
+  EXPECT_EQ(plain_.ask(renewed), "501");
+}
+
+TEST_F(MySqlFaults, AreBusyWithNothingWrittenWhenTheOnlyLeaseToRenewIsLocked) {
+  MySqlOptions options = options_;
+  options.lock_wait = 1s;
+  MySqlStore store(options);
+  const BeginRequest wanted = request();
+  ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+  plain_.run("START TRANSACTION");
+  plain_.run("SELECT * FROM idempotency_record FOR UPDATE");
+
+  EXPECT_EQ(code_of([&] {
+              static_cast<void>(store.renew_many({Renewal{wanted.key, {wanted.owner, 1}, 10h}}));
+            }),
+            Errc::store_busy);
+  plain_.run("ROLLBACK");
+}
+
+// Each row fits, all of them do not.
+TEST_F(MySqlFaults, CutBatchesByWhatTheServerTakes) {
+  const std::string usual = plain_.ask("SELECT @@GLOBAL.max_allowed_packet");
+  plain_.run("SET GLOBAL max_allowed_packet = 16384");
+  MySqlOptions options = options_;
+  options.connections = 1;
+  MySqlStore store(options);
+  plain_.run("SET GLOBAL max_allowed_packet = " + usual);
+  std::vector<Renewal> renewals;
+  for (int number = 0; number < 150; ++number) {
+    const BeginRequest wanted = request(std::string(250, 'k') + std::to_string(number));
+    ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+    renewals.push_back({wanted.key, {wanted.owner, 1}, 10h});
+  }
+
+  EXPECT_EQ(store.renew_many(renewals), std::vector(150, WriteOutcome::stored));
+  for (const Renewal& renewal : renewals)
+    ASSERT_EQ(store.complete(renewal.key, renewal.ownership, {.retention = 1ms}),
+              WriteOutcome::stored);
+  std::this_thread::sleep_for(5ms);
+
+  EXPECT_EQ(store.purge(1000), 150U);
+}
+
 TEST_F(MySqlFaults, AreUnavailableWhenNobodyListens) {
   MySqlOptions options = options_;
   options.port = 1;
 
   EXPECT_EQ(code_of([&] { MySqlStore store(options); }), Errc::store_unavailable);
+}
+
+/// A port of the loopback where nobody answers, not even with a refusal: the queue of those who want to connect is full.
+class BlackHole {
+ public:
+  BlackHole() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::bind(listener_, any, size), 0);
+    EXPECT_EQ(::listen(listener_, 0), 0);
+    EXPECT_EQ(::getsockname(listener_, any, &size), 0);
+    port_ = ntohs(address.sin_port);
+    for (int& waiting : waiting_) {
+      waiting = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+      static_cast<void>(::connect(waiting, any, size));
+    }
+  }
+  BlackHole(const BlackHole&) = delete;
+  BlackHole& operator=(const BlackHole&) = delete;
+  ~BlackHole() {
+    for (const int waiting : waiting_)
+      ::close(waiting);
+    ::close(listener_);
+  }
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+ private:
+  int listener_ = -1;
+  int waiting_[4] = {-1, -1, -1, -1};
+  std::uint16_t port_ = 0;
+};
+
+TEST_F(MySqlFaults, AreUnavailableSoonWhereNobodyAnswersAtAll) {
+  const BlackHole hole;
+  MySqlOptions options = options_;
+  options.port = hole.port();
+  options.connect_timeout = 1s;
+
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(code_of([&] { static_cast<void>(MySqlStore(options)); }), Errc::store_unavailable);
+  const auto took = std::chrono::steady_clock::now() - before;
+
+  EXPECT_GT(took, 500ms);
+  EXPECT_LT(took, 20s);
+}
+
+// Every byte comes in time and all of them take long: no time-out ends that, and what is told is right.
+TEST_F(MySqlFaults, TellTheTruthWhenALargeAnswerTrickles) {
+  FaultProxy proxy(options_.port);
+  MySqlOptions options = options_;
+  options.port = proxy.port();
+  options.read_timeout = 1s;
+  MySqlStore store(options);
+  const BeginRequest wanted = request();
+  ASSERT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+  const std::string result(4'000, 'r');
+  ASSERT_EQ(store.complete(wanted.key, {wanted.owner, 1}, {.result = result}),
+            WriteOutcome::stored);
+  for (int time = 0; time < 2; ++time)  // until all is prepared
+    static_cast<void>(store.begin(request()));
+  proxy.harm_next(NetworkFault::trickle);
+
+  const auto before = std::chrono::steady_clock::now();
+  const BeginOutcome outcome = store.begin(request());
+
+  EXPECT_GT(std::chrono::steady_clock::now() - before, 3s);
+  ASSERT_TRUE(std::holds_alternative<Completed>(outcome));
+  EXPECT_EQ(std::get<Completed>(outcome).result, result);
+  EXPECT_EQ(proxy.harmed(), 1U);
 }
 
 TEST_F(MySqlFaults, RefuseAWrongPasswordWithoutShowingIt) {
@@ -305,6 +535,55 @@ TEST_F(MySqlFaults, AcceptATableWithAColumnAndAnIndexOfTheOperators) {
   store.create_schema();
   EXPECT_TRUE(std::holds_alternative<Acquired>(store.begin(request())));
   plain_.run("DROP TABLE other_record");
+}
+
+TEST_F(MySqlFaults, RefuseAViewInThePlaceOfTheTable) {
+  MySqlOptions options = options_;
+  options.table_prefix = "view_";
+  plain_.run("CREATE OR REPLACE VIEW view_record AS SELECT * FROM idempotency_record");
+
+  const Error refused = error_of([&] { static_cast<void>(MySqlStore(options)); });
+  plain_.run("DROP VIEW view_record");
+
+  EXPECT_EQ(refused.code(), Errc::store_refused);
+  EXPECT_NE(std::string_view(refused.what()).find("view"), std::string_view::npos);
+}
+
+// In what is sent as text as well: on an application's connection, with a COMMIT, in batches.
+TEST_F(MySqlFaults, TakeADatabaseWhoseNameHoldsWhatStandsForSomethingElse) {
+  for (const char* name : {"a?b", "?`?", "NOW_MS", "TABLE_NAME"}) {
+    SCOPED_TRACE(name);
+    std::string quoted(name);
+    if (const auto at = quoted.find('`'); at != std::string::npos) quoted.insert(at, 1, '`');
+    plain_.run("CREATE DATABASE `" + quoted + '`');
+    MySqlOptions options = options_;
+    options.database = name;
+    {
+      MySqlStore store(options);
+      IdempotencyGuard guard{store};
+      PlainConnection client(options_);
+      const auto nothing = [](MySqlTransaction& transaction) {
+        transaction.execute("DO 1");
+        return std::string("r");
+      };
+      const BeginRequest wanted = request();
+      EXPECT_EQ(store.begin(wanted), BeginOutcome(Acquired{1, 1}));
+      EXPECT_EQ(store.renew_many({{wanted.key, {wanted.owner, 1}, 1h}}),
+                std::vector{WriteOutcome::stored});
+      EXPECT_EQ(store.complete(wanted.key, {wanted.owner, 1}, {}), WriteOutcome::stored);
+      EXPECT_EQ(guard.run_in_transaction({.key = {"fault", "own"}}, nothing).status(),
+                RunStatus::executed);
+      EXPECT_EQ(
+          guard
+              .run_in_transaction({.key = {"fault", "adopted"}},
+                                  mysql_connection(static_cast<MYSQL*>(client.handle())), nothing)
+              .status(),
+          RunStatus::executed);
+      EXPECT_EQ(store.find({"fault", "adopted"})->state, RecordState::success);
+      EXPECT_EQ(store.purge(10), 0U);
+    }
+    plain_.run("DROP DATABASE `" + quoted + '`');
+  }
 }
 
 TEST(MySqlSchemaFile, IsWhatTheStoreCreates) {

@@ -106,7 +106,8 @@ TEST_F(MySqlTransactions, RefuseStatementsThatWouldEndThem) {
         "CREATE TABLE x (a INT)", "DROP TABLE account", "ALTER TABLE account ADD b INT",
         "TRUNCATE account", "SET autocommit = 1", "SET @@autocommit=1", "LOCK TABLES account WRITE",
         "-- c\nCOMMIT", "/*!50000 COMMIT */", "SET SESSION TRANSACTION READ ONLY",
-        "RENAME TABLE account TO b"}) {
+        "RENAME TABLE account TO b", "SET @@session.autocommit = 1", "SET @x = 1, autocommit = 1",
+        "SET `autocommit` = 1"}) {
     EXPECT_EQ(code_of([&] { transaction.execute(sql); }), Errc::invalid_argument) << sql;
   }
   store_.rollback(transaction);

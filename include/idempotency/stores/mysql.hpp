@@ -48,12 +48,14 @@ struct MySqlOptions {
   /// Connections open at once, at most; opened when needed.
   std::size_t connections = 16;
   std::chrono::milliseconds connect_timeout{5'000};
-  /// How long a statement's answer may take. Also bounds all waiting for locks.
+  /// How long a statement's answer may take, from one part of it to the next. At least two
+  /// seconds, since the client must wait longer than the server waits for a lock.
   std::chrono::milliseconds read_timeout{30'000};
   std::chrono::milliseconds write_timeout{30'000};
   /// How long a call waits for a free connection before `Errc::store_busy`.
   std::chrono::milliseconds pool_wait{5'000};
-  /// How long a call waits for a record that another's transaction holds before `Errc::store_busy`.
+  /// How long a call waits for a record that another's transaction holds before `Errc::store_busy`: whole seconds, and
+  /// less than `read_timeout`.
   std::chrono::milliseconds lock_wait{5'000};
 
   /// Begins the name of the store's table: letters, digits and '_', at most 32.
@@ -78,7 +80,8 @@ class StoreImpl;
 ///
 /// Leases and retentions are judged by the server's clock. On MariaDB a first `begin` and a duplicate are one round
 /// trip each; on MySQL, which cannot return what an INSERT found, a duplicate's first is two. A first run costs two
-/// commits, a run in a transaction none beyond the handler's own, a duplicate none.
+/// commits, a run in a transaction none beyond the handler's own, a duplicate none. The store's own connections have the
+/// server's sql_mode, but strict, and without SIMULTANEOUS_ASSIGNMENT, EMPTY_STRING_IS_NULL and ORACLE.
 ///
 /// Errors: those of `Store`; when opening, `Errc::store_refused` for a table that differs (the difference is named),
 /// for a wrong password or an unknown database, `Errc::store_unavailable` when the server cannot be reached,
@@ -123,7 +126,9 @@ class MySqlStore {
   std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();
 
-  /// All in one statement and one commit.
+  /// 500 in one statement and one commit. Rows that another's transaction holds are renewed after all others, one by one.
+  ///
+  /// Errors: `Errc::store_reply_lost` also when some are renewed and others are not.
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
   /// A transaction on a connection of the store's own, under the server's isolation level.

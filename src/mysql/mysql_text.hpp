@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string_view>
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail::mysql {
+
+/// Whether the statement begins or ends a transaction, or makes the server commit by itself, as far as its text shows: what
+/// a procedure or a text that is put together on the server does is seen only afterwards.
+[[nodiscard]] bool ends_transaction(std::string_view sql);
+
+}  // namespace detail::mysql
+}  // namespace v0
+}  // namespace idempotency
