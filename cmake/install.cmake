@@ -62,6 +62,8 @@ install(
 
 idempotency_pkg_config("" "${PROJECT_DESCRIPTION}" "libcrypto"
                        "-L\${libdir} -lidempotency -pthread")
+idempotency_pkg_config(patterns "Other ways to be idempotent, beside idempotency's guard"
+                       "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_patterns")
 if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"

@@ -6,6 +6,7 @@
 In the case:
     // EXPECT: a part of the error's line
     // EXPECT g++: ...      for one compiler only, where the words are the compiler's own
+    // SAYS: a part of what stands anywhere in the output
     // FLAGS: -Werror=...
 """
 
@@ -54,6 +55,9 @@ def main():
         for sentence in expected:
             if not any(sentence in line for line in errors):
                 problems.append(f"no error says '{sentence}'")
+        for sentence in marked(text, "SAYS", options.compiler):
+            if sentence not in output:
+                problems.append(f"nowhere stands '{sentence}'")
 
     for problem in problems:
         print(f"{options.case.name}, {options.compiler}: {problem}")

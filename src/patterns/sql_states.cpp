@@ -1,0 +1,63 @@
+#include "idempotency/patterns/sql_states.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+
+namespace {
+
+using detail::now_milliseconds;
+using detail::quoted_column;
+using detail::quoted_table;
+
+}  // namespace
+
+namespace detail {
+
+SqlStatesStatements::SqlStatesStatements(const SqlStatesOptions& options)
+    : has_history(!options.history_table.empty()) {
+  const std::string table = quoted_table(options.table);
+  const std::string id = quoted_column(options.id_column);
+  const std::string state = quoted_column(options.state_column);
+  move = "UPDATE " + table + " SET " + state + " = ? WHERE " + id + " = ? AND " + state + " = ?";
+  look = "SELECT " + state + " FROM " + table + " WHERE " + id + " = ?";
+  if (has_history) {
+    history_insert = "INSERT INTO " + quoted_table(options.history_table) +
+                     " (object, from_state, to_state, who, why, idempotency_key, at) VALUES "
+                     "(?, ?, ?, ?, ?, ?, ";
+  }
+}
+
+std::string SqlStatesStatements::look_now(SqlDialect dialect) const {
+  return look + std::string(current_read(dialect));
+}
+
+std::string SqlStatesStatements::remember(SqlDialect dialect) const {
+  return history_insert + std::string(now_milliseconds(dialect)) + ')';
+}
+
+void throw_unknown_state(std::string_view stored) {
+  throw Error(Errc::store_corrupt,
+              "an object is in a state that its machine does not know: was it written by a newer "
+              "version, or by hand?",
+              std::string(stored));
+}
+
+void throw_unlisted_state() {
+  throw Error(Errc::invalid_argument, "the state is none of those that its machine lists");
+}
+
+}  // namespace detail
+
+std::string history_schema(std::string_view table, SqlDialect dialect) {
+  const bool is_sqlite = dialect == SqlDialect::sqlite;
+  const std::string text = is_sqlite ? "TEXT" : "VARBINARY(255)";
+  const std::string serial =
+      is_sqlite ? "INTEGER PRIMARY KEY AUTOINCREMENT" : "BIGINT AUTO_INCREMENT PRIMARY KEY";
+  return "CREATE TABLE IF NOT EXISTS " + quoted_table(table) + " (id " + serial + ", object " +
+         text + " NOT NULL, from_state " + text + " NOT NULL, to_state " + text +
+         " NOT NULL, who " + text + " NOT NULL, why " + text + " NOT NULL, idempotency_key " +
+         text + " NOT NULL, at BIGINT NOT NULL)" + (is_sqlite ? "" : " ENGINE = InnoDB");
+}
+
+}  // namespace v0
+}  // namespace idempotency
