@@ -1,5 +1,7 @@
 #include "redis/redis_options.hpp"
 
+#include "core/percent.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -7,8 +9,6 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
-
-#include "core/percent.hpp"
 
 namespace idempotency {
 inline namespace v0 {

@@ -6,7 +6,7 @@
 enum class O { a, b, c };
 using K = idempotency::StateKind;
 
-constexpr idempotency::StateMachine<O> machine({{O::a, "a", K::initial}, {O::b, "b", K::final}, {O::c, "c", K::final}},
-                                               {{O::a, O::b}});
+constexpr idempotency::StateMachine<O> machine(
+    {{O::a, "a", K::initial}, {O::b, "b", K::final}, {O::c, "c", K::final}}, {{O::a, O::b}});
 
 int main() { return machine.moves().empty() ? 1 : 0; }

@@ -6,7 +6,9 @@
 enum class O { a, b, c };
 using K = idempotency::StateKind;
 
-constexpr idempotency::StateMachine<O> machine({{O::a, "a", K::initial}, {O::b, "b"}, {O::c, "c", K::final}},
+constexpr idempotency::StateMachine<O> machine({{O::a, "a", K::initial},
+                                                {O::b, "b"},
+                                                {O::c, "c", K::final}},
                                                {{O::a, O::b}, {O::b, O::a}, {O::b, O::c}});
 
 int main() { return machine.moves().empty() ? 1 : 0; }
