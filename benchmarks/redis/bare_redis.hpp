@@ -17,6 +17,8 @@ class BareRedis {
  public:
   explicit BareRedis(std::uint16_t port) : context_(redisConnect("127.0.0.1", port)) {
     check(context_ && context_->err == 0, "a bare connection");
+    // As the store has one: a service that waits for ever for an answer is none.
+    check(redisSetTimeout(context_.get(), timeval{5, 0}) == REDIS_OK, "a time-out");
     const Reply reply = send({"SCRIPT", "LOAD", script});
     check(reply && reply->type == REDIS_REPLY_STRING, "the bare script");
     sha1_.assign(reply->str, reply->len);
