@@ -3,14 +3,6 @@
 namespace idempotency {
 inline namespace v0 {
 
-namespace {
-
-using detail::now_milliseconds;
-using detail::quoted_column;
-using detail::quoted_table;
-
-}  // namespace
-
 namespace detail {
 
 SqlStatesStatements::SqlStatesStatements(const SqlStatesOptions& options)
@@ -53,8 +45,8 @@ std::string history_schema(std::string_view table, SqlDialect dialect) {
   const std::string text = is_sqlite ? "TEXT" : "VARBINARY(255)";
   const std::string serial =
       is_sqlite ? "INTEGER PRIMARY KEY AUTOINCREMENT" : "BIGINT AUTO_INCREMENT PRIMARY KEY";
-  return "CREATE TABLE IF NOT EXISTS " + quoted_table(table) + " (id " + serial + ", object " +
-         text + " NOT NULL, from_state " + text + " NOT NULL, to_state " + text +
+  return "CREATE TABLE IF NOT EXISTS " + detail::quoted_table(table) + " (id " + serial +
+         ", object " + text + " NOT NULL, from_state " + text + " NOT NULL, to_state " + text +
          " NOT NULL, who " + text + " NOT NULL, why " + text + " NOT NULL, idempotency_key " +
          text + " NOT NULL, at BIGINT NOT NULL)" + (is_sqlite ? "" : " ENGINE = InnoDB");
 }

@@ -175,10 +175,9 @@ std::string TokenSigner::issue(std::string_view purpose, std::string_view subjec
 
 TokenReading TokenSigner::look(std::string_view token, std::string_view purpose,
                                std::string_view subject, Timestamp now) const {
-  const TokenReading unknown;
-  if (token.empty() || token.size() > longest_token) return unknown;
+  if (token.empty() || token.size() > longest_token) return {};
   const std::optional<std::string> bytes = from_base64url(token);
-  if (!bytes || bytes->size() <= signature_bytes || bytes->front() != version) return unknown;
+  if (!bytes || bytes->size() <= signature_bytes || bytes->front() != version) return {};
   const std::string_view all(*bytes);
   const std::string_view is_signed = all.substr(0, all.size() - signature_bytes);
   Parts parts(is_signed.substr(1));
@@ -189,9 +188,9 @@ TokenReading TokenSigner::look(std::string_view token, std::string_view purpose,
   const std::string_view made_for = parts.take_with_length();
   const auto key = std::find_if(keys_.begin(), keys_.end(),
                                 [&](const TokenKey& known) { return known.id == key_id; });
-  if (!parts.is_whole() || key == keys_.end()) return unknown;
+  if (!parts.is_whole() || key == keys_.end()) return {};
   if (!is_same(signature_of(*key, for_tokens, is_signed), all.substr(is_signed.size()))) {
-    return unknown;
+    return {};
   }
 
   TokenReading reading;

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "idempotency/idempotency.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/testing/faulty_store.hpp"
 #include "support/error_of.hpp"

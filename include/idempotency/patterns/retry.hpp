@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "idempotency/error.hpp"
-#include "idempotency/guard.hpp"
 #include "idempotency/operation.hpp"
 #include "idempotency/run_result.hpp"
 
