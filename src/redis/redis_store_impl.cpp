@@ -105,7 +105,8 @@ class RenewalBatch {
       Rows rows;
       for (std::size_t row = 0; row < renewals_.size() && !is_over(); ++row) {
         rows.push_back(row);
-        if (rows.size() == renewals_at_once || row + 1 == renewals_.size()) renew(std::move(rows));
+        if (rows.size() == renewals_at_once || row + 1 == renewals_.size())
+          renew(std::exchange(rows, {}));
       }
     } catch (Broken& broken) {
       if (wrote_) broken.progress = Broken::Progress::sent;
