@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/call.hpp"
+#include "core/transaction_ended.hpp"
 #include "idempotency/execution.hpp"
 
 namespace idempotency {
@@ -209,8 +210,9 @@ void TransactionCall::settle_exception(const Ownership& by) {
   }
   const bool joined = transaction_.is_joined();
   transaction_.rollback();
-  if (ended && doubt(by)) return;
+  if (ended) return make_uncertain(by);
   if (lost || joined) return;
+  if (doubt(by)) return;  // it is still there: somebody has committed it
   Judgement judged = judge_exception(policy_, false);
   if (parts_.options.observer != nullptr) {
     parts_.options.observer->on_handler_threw(
@@ -224,29 +226,33 @@ TransactionCall::Ending TransactionCall::conclude(HandlerReport report, const Ow
   if (report.disposition != Disposition::success) {
     const bool joined = transaction_.is_joined();
     transaction_.rollback();
-    const bool unknown = report.disposition == Disposition::uncertain;
+    const bool committed = !joined && doubt(by);
+    const bool unknown = committed || report.disposition == Disposition::uncertain;
     outcome_.report.status = unknown ? RunStatus::uncertain : RunStatus::executed_failed;
-    if (!joined) record_afterwards(report.disposition, {}, std::move(report.result));
+    if (!joined && !committed) record_afterwards(report.disposition, {}, std::move(report.result));
     return Ending::done;
   }
   RollbackOnExit rollback(transaction_);
   if (report.result && report.result->size() > policy_.max_result_bytes) report.result.reset();
   try {
     if (complete({std::move(report.result), policy_.success_retention}, by) == WriteOutcome::lost) {
-      throw Error(
-          Errc::transaction_lost,
-          "the record vanished inside the transaction; nothing was committed, repeat the call");
+      throw TransactionEnded(
+          "the record vanished inside the transaction, so what else is written is not known; leave "
+          "the transaction's end to the guard");
     }
   } catch (const Error& error) {
     if (error.code() != Errc::commit_unknown) throw;
     transaction_.rollback();
-    static_cast<void>(doubt(by));  // the handler has ended the transaction itself
+    make_uncertain(by);  // the handler has ended the transaction itself
     throw;
   }
   const bool joined = transaction_.is_joined();
   rollback.ended();
   try {
     transaction_.commit();
+  } catch (const TransactionEnded&) {
+    make_uncertain(by);
+    throw;
   } catch (const Error& error) {
     if (error.code() != Errc::commit_unknown || joined) throw;
     report_error(StoreCall::commit, error);
@@ -315,6 +321,11 @@ bool TransactionCall::doubt(const Ownership& by) noexcept {
     return false;  // out of memory
   }
   return false;
+}
+
+/// The record may have gone with the transaction that it was made in; then it is made anew to say what is known.
+void TransactionCall::make_uncertain(const Ownership& by) noexcept {
+  if (!doubt(by)) record_afterwards(Disposition::uncertain, {}, std::nullopt);
 }
 
 BeginOutcome TransactionCall::begin_and_roll_back() {

@@ -36,6 +36,7 @@ class TransactionCall {
   void take(BeginOutcome outcome);
   void settle_exception(const Ownership& by);
   [[nodiscard]] bool doubt(const Ownership& by) noexcept;
+  void make_uncertain(const Ownership& by) noexcept;
   void record_afterwards(Disposition disposition, std::string reason,
                          std::optional<std::string> result) noexcept;
   void report_error(StoreCall call, const Error& error) noexcept;

@@ -80,7 +80,8 @@ unsigned mariadb_version(std::string_view info) noexcept {
 /// The server's sql_mode, made strict. Another mode takes the place of those of MariaDB that change what statements mean: assignments all
 /// at once, '' for NULL, another grammar. Not an empty string, which one of them takes for NULL.
 std::string first_words(unsigned lock_wait) {
-  return "SET autocommit = 1, time_zone = '+00:00', "
+  return "SET autocommit = 1, time_zone = '+00:00', sql_select_limit = 18446744073709551615, "
+         "completion_type = 0, "
          "sql_mode = CONCAT_WS(',', 'STRICT_TRANS_TABLES', REPLACE(REPLACE(REPLACE("
          "NULLIF(@@sql_mode, ''), 'SIMULTANEOUS_ASSIGNMENT', 'STRICT_TRANS_TABLES'), "
          "'EMPTY_STRING_IS_NULL', 'STRICT_TRANS_TABLES'), 'ORACLE', 'STRICT_TRANS_TABLES')), "

@@ -28,7 +28,7 @@ void Pool::wait_for_place(std::unique_lock<std::mutex>& lock, SteadyTime deadlin
 
 /// The place goes to the one who waits longest.
 void Pool::leave_place() noexcept {
-  if (waiting_.empty()) {
+  if (waiting_.empty() || taken_ > options_.connections) {
     --taken_;
     return;
   }
@@ -72,12 +72,16 @@ bool Pool::is_ready(Connection& connection, Autocommit autocommit,
 }
 
 std::unique_ptr<Connection> Pool::take(Autocommit autocommit, std::chrono::milliseconds lock_wait,
-                                       Freshness freshness, SteadyTime deadline) {
+                                       Freshness freshness, SteadyTime deadline, Place place) {
   std::unique_ptr<Connection> connection;
   std::vector<std::unique_ptr<Connection>> stale;
   {
     std::unique_lock lock(mutex_);
-    wait_for_place(lock, deadline);
+    if (place == Place::usual) {
+      wait_for_place(lock, deadline);
+    } else {
+      ++taken_;
+    }
     if (freshness == Freshness::fresh) {
       stale.swap(idle_);  // what broke one of them has probably broken all
     } else {

@@ -18,6 +18,9 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 
 /// Whether a connection may be one that has been idle.
 enum class Freshness : std::uint8_t { any, fresh };
+/// Renewals do not wait behind the calls whose leases they renew: theirs are places of their own, as many as there are threads
+/// that renew.
+enum class Place : std::uint8_t { usual, of_renewals };
 
 /// A bounded number of connections. Who waits longest is served first.
 ///
@@ -31,7 +34,8 @@ class Pool {
   /// Errors: `Errc::store_busy` when none is free by `deadline`; those of connecting.
   [[nodiscard]] std::unique_ptr<Connection> take(Autocommit autocommit,
                                                  std::chrono::milliseconds lock_wait,
-                                                 Freshness freshness, SteadyTime deadline);
+                                                 Freshness freshness, SteadyTime deadline,
+                                                 Place place = Place::usual);
   /// A broken connection is closed.
   void give_back(std::unique_ptr<Connection> connection) noexcept;
   /// Closes what is idle. Preconditions: nobody uses the pool any more.
@@ -52,7 +56,8 @@ class Pool {
   std::mutex mutex_;
   std::deque<std::condition_variable*> waiting_;
   std::vector<std::unique_ptr<Connection>> idle_;
-  std::size_t taken_ = 0;  ///< in use, or promised to one who waits
+  std::size_t taken_ =
+      0;  ///< in use, or promised to one who waits; more than there are with renewals
 };
 
 /// A connection for one call.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <utility>
 
 #include "core/fork_generation.hpp"
@@ -120,8 +121,8 @@ std::vector<StoreImpl::Range> StoreImpl::cut(const Batch& batch, std::size_t mos
   return parts;
 }
 
-/// A row that another transaction holds fails its whole statement, which is then cut until that row is alone. Only it is waited
-/// for, when the others are renewed.
+/// A row that another transaction holds fails its whole statement, which is then cut until that row is alone. It is not
+/// waited for: leases are renewed again soon, and waiting would cost those that are not held.
 std::vector<WriteOutcome> StoreImpl::renew_many(const std::vector<Renewal>& renewals) {
   constexpr std::size_t most_at_once = 500;
   std::vector<WriteOutcome> outcomes(renewals.size(), WriteOutcome::lost);
@@ -132,34 +133,31 @@ std::vector<WriteOutcome> StoreImpl::renew_many(const std::vector<Renewal>& rene
   };
   try {
     std::vector<Range> parts = cut(renewals, most_at_once);
-    std::vector<std::size_t> held;
+    std::exception_ptr held;
     while (!parts.empty()) {
       const Range part = parts.back();
       parts.pop_back();
       bool asked = false;
       try {
-        const std::vector<WriteOutcome> answers = call([&](Records& records) {
-          asked = true;
-          return records.renew_many(part_of(renewals, part.begin, part.end));
-        });
+        const std::vector<WriteOutcome> answers = call(
+            [&](Records& records) {
+              asked = true;
+              return records.renew_many(part_of(renewals, part.begin, part.end));
+            },
+            Place::of_renewals);
         for (std::size_t index = part.begin; index < part.end; ++index)
           note(index, answers[index - part.begin]);
       } catch (const Error& error) {
         if (!asked || error.code() != Errc::store_busy) throw;
         const std::size_t size = part.end - part.begin;
-        if (size == 1) held.push_back(part.begin);
+        if (size == 1) held = std::current_exception();
         // Where giving up takes a second, halves of halves would take too many.
         const std::size_t step = traits_.sets_for_statement ? (size + 1) / 2 : 1;
         for (std::size_t at = part.begin; size > 1 && at < part.end; at += step)
           parts.push_back({at, std::min(at + step, part.end)});
       }
     }
-    for (const std::size_t index : held) {
-      const Renewal& renewal = renewals[index];
-      note(index, call([&](Records& records) {
-             return records.renew(renewal.key, renewal.ownership, renewal.lease);
-           }));
-    }
+    if (held) std::rethrow_exception(held);
   } catch (const Error& error) {
     if (!stored || error.effect_possible()) throw;
     throw Error(

@@ -60,13 +60,16 @@ struct TransactionState {
   std::chrono::milliseconds wait;
   SteadyTime deadline;
   std::string prefix;
+  std::string savepoint = {};
   std::optional<Turn> turn = std::nullopt;
   std::optional<Pending> pending = std::nullopt;
   std::thread::id opener = std::this_thread::get_id();
   Reach reach = Reach::untouched;
   bool open = true;
-  bool lost = false;     ///< the server ended it, or may have
-  bool touched = false;  ///< a statement of it has been executed
+  bool lost = false;      ///< the server ended it, or may have
+  bool doubtful = false;  ///< something has been done that may have ended it unseen
+  bool ended = false;     ///< somebody else ended it, and what was done before may be written
+  bool touched = false;   ///< a statement of it has been executed
 
   /// Errors: when the transaction has ended, or belongs to the parent of a fork.
   void check_open() const;
@@ -98,14 +101,16 @@ class StoreImpl {
   /// `work(records)` on a pooled connection. Repeats it after a deadlock, and once on a new connection when an idle one turns
   /// out to be closed: every call may be repeated with the same token.
   template <class Work>
-  auto call(Work work) {
-    return with_connection([&](Connection& connection) {
-      Records records(connection, statements_);
-      return work(records);
-    });
+  auto call(Work work, Place place = Place::usual) {
+    return with_connection(
+        [&](Connection& connection) {
+          Records records(connection, statements_);
+          return work(records);
+        },
+        place);
   }
   template <class Work>
-  auto with_connection(Work work) {
+  auto with_connection(Work work, Place place = Place::usual) {
     const CancellationShield shield;
     refuse_after_fork();
     const SteadyTime deadline = std::chrono::steady_clock::now() + options_.pool_wait;
@@ -113,8 +118,8 @@ class StoreImpl {
     while (true) {
       repetition.error = 0;
       try {
-        PooledConnection connection(
-            pool_, pool_.take(Autocommit::on, options_.lock_wait, repetition.freshness, deadline));
+        PooledConnection connection(pool_, pool_.take(Autocommit::on, options_.lock_wait,
+                                                      repetition.freshness, deadline, place));
         repetition.was_used = connection->was_used();
         try {
           return work(*connection);
@@ -173,6 +178,7 @@ class StoreImpl {
   /// What an adopted connection has to be told first.
   void begin_adopted(TransactionState& state);
   void send_rollback(TransactionState& state);
+  void roll_back_joined(TransactionState& state);
 
   MySqlOptions options_;
   std::uint64_t generation_;

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <string>
 #include <utility>
 
+#include "core/transaction_ended.hpp"
 #include "mysql/mysql_options.hpp"
 #include "mysql/mysql_store_impl.hpp"
 
@@ -20,13 +23,32 @@ constexpr int most_conflicts = 10;
 constexpr std::size_t most_bytes_with_commit = 65'536;
 constexpr std::size_t most_bytes_around_result = 2'048;  ///< keys and owner as literals
 
-// For a transaction that is joined. Never released: the next of the same name takes its place, and it ends with the transaction.
-constexpr std::string_view savepoint = "SAVEPOINT idempotency_record";
-constexpr std::string_view rollback_to_savepoint = "ROLLBACK TO SAVEPOINT idempotency_record";
+/// For a transaction that is joined; it ends with it. Another store's on the same connection must not take its place.
+std::string new_savepoint() {
+  static std::atomic<std::uint64_t> number{0};
+  return "idempotency_record_" + std::to_string(++number);
+}
+
+// Between the completion and the COMMIT: fails, and with it what stands behind it, when the completion found no record.
+constexpr std::string_view unless_completed =
+    ";SELECT IF(ROW_COUNT() > 0, 0, (SELECT 1 UNION SELECT 2))";
+constexpr unsigned subquery_with_two_rows = 1242;
+constexpr unsigned no_such_savepoint = 1305;
+// On a caller's connection, whatever its `completion_type` is; the store's own begin nothing behind a transaction.
+constexpr std::string_view commit_words = "COMMIT AND NO CHAIN";
+constexpr std::string_view rollback_words = "ROLLBACK AND NO CHAIN";
 
 bool travels_with_commit(const Connection& connection, const Completion& completion) noexcept {
   const std::size_t bytes = completion.result ? completion.result->size() : 0;
   return bytes <= most_bytes_with_commit && connection.takes(2 * bytes + most_bytes_around_result);
+}
+
+[[noreturn]] void throw_ended() {
+  throw TransactionEnded(
+      "the transaction was ended by a statement, a procedure or the native handle, so what is "
+      "written is not known; leave the transaction's end to the guard, and definitions of tables "
+      "to "
+      "other connections");
 }
 
 bool is_finished(const BeginOutcome& outcome) noexcept {
@@ -46,6 +68,7 @@ Error as_transaction_error(const Error& error) {
 
 void TransactionState::check_open() const {
   store->refuse_after_fork();
+  if (ended) throw_ended();
   if (open && !lost) return;
   throw Error(lost ? Errc::transaction_lost : Errc::invalid_argument,
               lost
@@ -58,8 +81,10 @@ void TransactionState::note(const Error& error) noexcept {
     case Errc::transaction_lost:
     case Errc::
         store_busy:  // perhaps only the statement is undone: that depends on the server's settings
-    case Errc::commit_unknown:
       lost = true;
+      return;
+    case Errc::commit_unknown:
+      ended = true;
       return;
     default:
       lost = lost || connection->is_broken();
@@ -72,11 +97,9 @@ void TransactionState::check_still_in_transaction() {
     return;
   }
   if (!touched) return;
-  lost = true;
+  ended = true;
   connection->set_broken();
-  throw Error(Errc::commit_unknown,
-              "a statement ended the transaction, so what is written is not known; leave the "
-              "transaction's end to the guard, and definitions of tables to other connections");
+  throw_ended();
 }
 
 void TransactionState::write_pending() {
@@ -91,9 +114,8 @@ void TransactionState::write_pending() {
     note(error);
     throw;
   }
-  lost = true;
-  throw Error(Errc::transaction_lost,
-              "the record vanished inside the transaction; nothing was committed, repeat the call");
+  ended = true;
+  throw_ended();
 }
 
 void StoreImpl::refuse_nested() {
@@ -184,7 +206,8 @@ void StoreImpl::begin_adopted(TransactionState& state) {
     return;
   }
   // After a deadlock the client still believes in a transaction that the server has ended.
-  static_cast<void>(state.connection->run(savepoint, Stage::within));
+  state.savepoint = new_savepoint();
+  static_cast<void>(state.connection->run("SAVEPOINT " + state.savepoint, Stage::within));
   if (!state.connection->in_transaction()) {
     throw Error(Errc::transaction_lost,
                 "the server has ended the transaction that was to be joined; roll back and begin "
@@ -245,9 +268,7 @@ BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& reque
 
 void StoreImpl::check_not_ended(const TransactionState& state) {
   if (!state.touched || state.connection->in_transaction()) return;
-  throw Error(Errc::commit_unknown,
-              "the handler ended the transaction through the native handle, so what is written is "
-              "not known; leave the transaction's end to the guard");
+  throw_ended();
 }
 
 WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const Ownership& by,
@@ -279,18 +300,22 @@ WriteOutcome StoreImpl::complete(TransactionState& state, const Key& key, const 
 void StoreImpl::send_commit(TransactionState& state) {
   if (state.kind == Kind::joined) return;
   if (!state.pending) {
-    static_cast<void>(state.connection->run("COMMIT", Stage::commit));
+    static_cast<void>(
+        state.connection->run(state.kind == Kind::own ? "COMMIT" : commit_words, Stage::commit));
     return;
   }
   const TransactionState::Pending completion = *std::exchange(state.pending, std::nullopt);
   std::string text =
       Records::complete_text(statements_, completion.key, completion.by, completion.completion);
+  if (state.doubtful) text += unless_completed;
   text += ";COMMIT";
-  const std::vector<Reply> replies = state.connection->run(text, Stage::commit);
-  if (replies.front().changes.matched == 0) {
-    throw Error(
-        Errc::commit_unknown,
-        "the handler changed the record that it runs under, so what is written is not known");
+  try {
+    if (state.connection->run(text, Stage::commit).front().changes.matched == 0) throw_ended();
+  } catch (const TransactionEnded&) {
+    throw;
+  } catch (const Error&) {
+    if (state.connection->last_error() == subquery_with_two_rows) throw_ended();
+    throw;
   }
 }
 
@@ -300,6 +325,9 @@ void StoreImpl::commit(TransactionState& state) {
   try {
     check_not_ended(state);
     send_commit(state);
+  } catch (const TransactionEnded&) {
+    rollback(state);
+    throw;
   } catch (const Error& error) {
     const Error told = as_transaction_error(error);
     rollback(state);
@@ -330,6 +358,18 @@ void StoreImpl::rollback(TransactionState& state) noexcept {
   close(state);
 }
 
+/// Without its savepoint the transaction is not the one that was joined: what it holds now has no record and must not be
+/// committed with what the caller does next.
+void StoreImpl::roll_back_joined(TransactionState& state) {
+  try {
+    static_cast<void>(
+        state.connection->run("ROLLBACK TO SAVEPOINT " + state.savepoint, Stage::read));
+  } catch (const Error&) {
+    if (state.connection->last_error() != no_such_savepoint) throw;
+    static_cast<void>(state.connection->run(rollback_words, Stage::read));
+  }
+}
+
 /// A duplicate need not wait until the server has let its locks go; who uses the connection next does.
 void StoreImpl::send_rollback(TransactionState& state) {
   switch (state.kind) {
@@ -341,12 +381,10 @@ void StoreImpl::send_rollback(TransactionState& state) {
       }
       return;
     case Kind::adopted:
-      static_cast<void>(state.connection->run("ROLLBACK", Stage::read));
+      static_cast<void>(state.connection->run(rollback_words, Stage::read));
       return;
     case Kind::joined:
-      if (state.reach == Reach::changed) {
-        static_cast<void>(state.connection->run(rollback_to_savepoint, Stage::read));
-      }
+      if (state.reach == Reach::changed) roll_back_joined(state);
       return;
   }
 }

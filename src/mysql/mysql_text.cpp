@@ -54,6 +54,15 @@ class Tokens {
     return token;
   }
   [[nodiscard]] std::string_view rest() const noexcept { return rest_; }
+  /// Whether the statement begins with a comment that servers execute, each by its own rules.
+  [[nodiscard]] bool has_executable_comment_in_front() noexcept {
+    while (!rest_.empty() && !rest_.starts_with("/*!") && !rest_.starts_with("/*M!")) {
+      const std::size_t skip = space_at_front();
+      if (skip == 0) return false;
+      rest_.remove_prefix(std::min(skip, rest_.size()));
+    }
+    return !rest_.empty();
+  }
 
  private:
   /// Behind white space and comments. What stands in /*! ... */ is executed and is no comment.
@@ -68,7 +77,7 @@ class Tokens {
     if (white_space.find(rest_.front()) != std::string_view::npos) return 1;
     const bool dashes =  // "1--1" is a difference
         rest_.starts_with("--") &&
-        (rest_.size() == 2 || white_space.find(rest_[2]) != std::string_view::npos);
+        (rest_.size() == 2 || static_cast<unsigned char>(rest_[2]) <= ' ');
     if (dashes || rest_.front() == '#') return std::min(rest_.find('\n'), rest_.size());
     if (rest_.starts_with("/*!") || rest_.starts_with("/*M!")) {
       return std::min(rest_.find_first_not_of("0123456789", rest_.find('!') + 1), rest_.size());
@@ -136,7 +145,9 @@ bool set_ends_transaction(Tokens tokens) {
       if (statement && at_signs == 0) return true;
       name = std::move(token.text);
     } else if (is_name && !token.is_sign('.')) {
-      if (at_signs != 1 && name == "AUTOCOMMIT") return true;
+      const bool is_refused =
+          name == "AUTOCOMMIT" || name == "COMPLETION_TYPE" || name == "TIMESTAMP";
+      if (at_signs != 1 && is_refused) return true;
       is_name = false;
     }
   }
@@ -146,19 +157,22 @@ bool set_ends_transaction(Tokens tokens) {
 }  // namespace
 
 bool ends_transaction(std::string_view sql) {
+  if (Tokens(sql).has_executable_comment_in_front()) return true;
   Tokens tokens(sql);
   Token first = tokens.next();
   while (first.is_sign('(') || first.is_sign(';'))
     first = tokens.next();
   if (first.kind != Token::Kind::word) return false;
-  constexpr std::array<std::string_view, 25> always{
-      "BEGIN",    "START",  "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA",
-      "LOCK",     "UNLOCK", "ALTER",  "TRUNCATE", "RENAME",    "GRANT",   "REVOKE",
-      "OPTIMIZE", "REPAIR", "CHECK",  "FLUSH",    "RESET",     "INSTALL", "UNINSTALL",
-      "CHANGE",   "STOP",   "CACHE",  "PURGE"};
+  // The last line begins compound statements, in which any other may stand.
+  constexpr std::array<std::string_view, 32> always{
+      "BEGIN",  "START", "COMMIT",   "ROLLBACK", "SAVEPOINT", "RELEASE", "XA",       "LOCK",
+      "UNLOCK", "ALTER", "TRUNCATE", "RENAME",   "GRANT",     "REVOKE",  "OPTIMIZE", "REPAIR",
+      "CHECK",  "FLUSH", "RESET",    "INSTALL",  "UNINSTALL", "CHANGE",  "STOP",     "CACHE",
+      "PURGE",  "IF",    "CASE",     "FOR",      "WHILE",     "REPEAT",  "LOOP",     "EXECUTE"};
   if (std::find(always.begin(), always.end(), first.text) != always.end()) return true;
   if (first.text == "SET") return set_ends_transaction(tokens);
   Token second = tokens.next();
+  if (second.is_sign(':')) return true;  // the label of a loop or a block
   if (first.text == "DROP") return !second.is_word("TEMPORARY");
   if (first.text == "CREATE") {
     if (second.is_word("OR")) {
@@ -172,6 +186,17 @@ bool ends_transaction(std::string_view sql) {
     return second.is_word("TABLE") || second.is_word("TABLES");
   }
   return first.text == "LOAD" && second.is_word("INDEX");
+}
+
+bool cannot_end_transaction(std::string_view sql) {
+  Tokens tokens(sql);
+  Token first = tokens.next();
+  while (first.is_sign('('))
+    first = tokens.next();
+  constexpr std::array<std::string_view, 8> plain{"SELECT", "INSERT",  "UPDATE", "DELETE",
+                                                  "WITH",   "REPLACE", "VALUES", "SET"};
+  return first.kind == Token::Kind::word &&
+         std::find(plain.begin(), plain.end(), first.text) != plain.end();
 }
 
 }  // namespace detail::mysql

@@ -23,10 +23,12 @@ Reply execute_in(TransactionState& state, std::string_view sql,
   const detail::CancellationShield shield;
   state.check_open();
   if (detail::mysql::ends_transaction(sql)) {
-    throw Error(Errc::invalid_argument,
-                "the transaction belongs to the guard: return to commit it, throw to roll it back; "
-                "statements that commit by themselves are refused",
-                std::string(sql));
+    throw Error(
+        Errc::invalid_argument,
+        "the transaction belongs to the guard: return to commit it, throw to roll it back; "
+        "statements that commit by themselves, that hold others (IF, FOR, /*! */), and settings "
+        "of autocommit, completion_type and timestamp are refused",
+        std::string(sql));
   }
   state.write_pending();
   std::vector<Parameter> values;
@@ -34,11 +36,13 @@ Reply execute_in(TransactionState& state, std::string_view sql,
   for (const SqlParameter& parameter : parameters)
     values.push_back(parameter.value());
   state.reach = TransactionState::Reach::changed;
+  state.doubtful = state.doubtful || !detail::mysql::cannot_end_transaction(sql);
   try {
     Reply reply = state.connection->execute(sql, values, Stage::handler);
     state.check_still_in_transaction();
     return reply;
   } catch (const Error& error) {
+    state.doubtful = true;
     state.note(error);
     throw;
   }
@@ -86,6 +90,7 @@ SqlDialect MySqlTransaction::dialect() const noexcept { return state_->store->di
 
 MySqlConnection MySqlTransaction::native_handle() noexcept {
   state_->reach = TransactionState::Reach::changed;
+  state_->doubtful = true;
   return detail::mysql::HandleAccess::wrap(state_->connection->handle());
 }
 
