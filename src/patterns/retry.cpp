@@ -9,6 +9,12 @@ inline namespace v0 {
 
 using std::chrono::milliseconds;
 
+namespace {
+
+constexpr milliseconds longest_pause = std::chrono::hours{24 * 365};
+
+}  // namespace
+
 RetryBudget::RetryBudget(std::uint32_t most, std::uint32_t percent)
     : most_(most * whole), earned_by_call_(percent), saved_(most_) {
   if (most < 1 || most > 1'000'000 || percent > 1'000) {
@@ -65,7 +71,8 @@ RetryLoop::RetryLoop(const RetryPolicy& policy, const RetryParts& parts)
         "a retry policy has at least one attempt, no negative time, and a longest pause that "
         "is not shorter than the first");
   }
-  const auto left = RetryClock::Time::max() - end_;
+  // Milliseconds count further than the clock does.
+  const auto left = std::chrono::floor<milliseconds>(RetryClock::Time::max() - end_);
   end_ = left < policy.deadline ? RetryClock::Time::max() : end_ + policy.deadline;
   parts_.budget->earn();
 }
@@ -76,7 +83,8 @@ bool RetryLoop::again_after_conflict() { return next(milliseconds{0}, Cost::free
 
 bool RetryLoop::next(milliseconds at_least, Cost cost) {
   if (made_ >= policy_.attempts) return false;
-  const milliseconds pause = std::max(at_least, parts_.clock->any_up_to(pause_));
+  const milliseconds pause =
+      std::min(longest_pause, std::max(at_least, parts_.clock->any_up_to(pause_)));
   const RetryClock::Time now = parts_.clock->now();
   if (now >= end_ || end_ - now < pause) return false;
   if (cost == Cost::one && !parts_.budget->spend()) return false;

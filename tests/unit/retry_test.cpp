@@ -151,6 +151,9 @@ TEST_F(Retry, RefusesAPolicyThatMakesNoSense) {
   EXPECT_EQ(code_of([&] { retry({.deadline = milliseconds{-1}}, fn, parts); }),
             Errc::invalid_argument);
   EXPECT_EQ(retry({.deadline = milliseconds::max()}, fn, parts), 1);  // LK-17
+  EXPECT_EQ(retry({.longest = milliseconds::max(), .deadline = milliseconds::max()},
+                  failing(1, Errc::store_unavailable), parts),
+            42);
 }
 
 TEST_F(Retry, GivesTheRecordedResultOnceAnotherHasFinished) {
