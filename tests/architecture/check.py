@@ -572,7 +572,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("check", nargs="?", choices=sorted(CHECKS))
     parser.add_argument("--source", type=pathlib.Path, required=True)
-    parser.add_argument("--library", action="append", default=[], help="linked into documented programs")
+    parser.add_argument("--library", dest="libraries", metavar="LIBRARY", action="append", default=[],
+                        help="linked into documented programs")
     parser.add_argument("--self-test", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="the compiler's whole answer")
     options = parser.parse_args()
@@ -580,7 +581,7 @@ def main():
         return 0 if self_test(options.source.resolve()) else 1
     if options.check is None:
         parser.error("name a check, or --self-test")
-    tree = Tree(options.source.resolve(), options.library, options.verbose)
+    tree = Tree(options.source.resolve(), options.libraries, options.verbose)
     violations = CHECKS[options.check](tree)
     for violation in violations:
         print(violation)

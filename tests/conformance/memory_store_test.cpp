@@ -1,3 +1,5 @@
+// ID-02, ID-04, ID-11, LK-20 and LK-22 are cases of the suites that every store instantiates.
+
 #include "idempotency/stores/memory.hpp"
 
 #include <chrono>

@@ -1,3 +1,5 @@
+// TC-01, TC-02, TC-04 and TC-07 are cases of the suite that is instantiated here.
+
 #include <string>
 
 #include "idempotency/stores/sqlite.hpp"
