@@ -171,15 +171,24 @@ void Connection::connect(const MySqlOptions& options) {
   }
 }
 
+/// And raises an isolation level at which others' records would be seen before they are committed.
 void Connection::read_traits() {
   const char* info = mysql_get_server_info(handle_);
   const unsigned version = info == nullptr ? 0 : mariadb_version(info);
   traits_.dialect = version != 0 ? SqlDialect::mariadb : SqlDialect::mysql;
   traits_.returns_rows_of_insert = version >= 1005;
   traits_.sets_for_statement = version >= 1001;
-  const std::vector<Reply> answers = run("SELECT @@max_allowed_packet", Stage::connect);
-  const SqlValue packet(answers.at(0).rows.at(0).at(0));
-  traits_.max_packet = packet.as<std::uint64_t>();
+  const bool has_old_name = version != 0 && version < 1101;  // MariaDB before 11.1
+  const std::vector<Reply> answers =
+      run(std::string("SELECT @@max_allowed_packet, ") +
+              (has_old_name ? "@@tx_isolation" : "@@transaction_isolation"),
+          Stage::connect);
+  const Cells& cells = answers.at(0).rows.at(0);
+  traits_.max_packet = SqlValue(cells.at(0)).as<std::uint64_t>();
+  if (SqlValue(cells.at(1)).as<std::string>() == "READ-UNCOMMITTED") {
+    static_cast<void>(
+        run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", Stage::connect));
+  }
 }
 
 bool Connection::in_transaction() const noexcept {

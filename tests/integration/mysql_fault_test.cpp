@@ -104,6 +104,31 @@ TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
   EXPECT_NE(hazards.text.find("innodb_flush_log_at_trx_commit"), std::string::npos);
 }
 
+TEST_F(MySqlFaults, ReadOnlyWhatIsCommittedOnAServerThatAllowsDirtyReads) {
+  MariaDbServer dirty({"--transaction-isolation=READ-UNCOMMITTED"});
+  MySqlStore store(dirty.options());
+  PlainConnection client(dirty.options());
+  const BeginRequest wanted{.key = {"fault", "k"}, .owner = OwnerToken::generate(), .lease = 10s};
+  client.run("START TRANSACTION");
+  MySqlTransaction joined =
+      store.open_transaction(mysql_connection(static_cast<MYSQL*>(client.handle())));
+  ASSERT_EQ(store.begin(joined, wanted), BeginOutcome(Acquired{1, 1}));
+  ASSERT_EQ(store.complete(joined, wanted.key, {wanted.owner, 1}, {.result = "not yet"}),
+            WriteOutcome::stored);
+  store.commit(joined);
+
+  const std::optional<Record> before = store.find(wanted.key);
+  client.run("ROLLBACK");
+
+  EXPECT_FALSE(before);
+  EXPECT_FALSE(store.find(wanted.key));
+  MySqlTransaction own = store.open_transaction();
+  const SqlRows level = own.query(MariaDbServer::is_mysql() ? "SELECT @@transaction_isolation"
+                                                            : "SELECT @@tx_isolation");
+  EXPECT_EQ(level.at(0).at(0).as<std::string>(), "READ-COMMITTED");
+  store.rollback(own);
+}
+
 // Assignments all at once, '' for NULL and another grammar: the modes of MariaDB that change what the store's statements mean.
 TEST_F(MySqlFaults, MeanTheSameUnderEverySqlModeOfTheServer) {
   std::vector<std::string> modes{

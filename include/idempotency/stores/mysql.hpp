@@ -131,7 +131,7 @@ class MySqlStore {
   /// Errors: `Errc::store_reply_lost` also when some are renewed and others are not.
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
-  /// A transaction on a connection of the store's own, under the server's isolation level.
+  /// A transaction on a connection of the store's own, under the server's isolation level, but at least READ COMMITTED.
   ///
   /// Errors: `Errc::store_busy` when no connection is free for `options.wait`; `Errc::nested_transaction` on a thread
   /// that has one open.
