@@ -11,7 +11,7 @@ using benchmark_core::check;
 
 namespace {
 
-const std::string now = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
+const std::string now = "(TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
 const std::string table_name(BareMySql::table);
 const std::string result_of_16_bytes = "0123456789abcdef";
 constexpr std::string_view type = "payment";
@@ -24,6 +24,8 @@ const std::string insert_sql =
     now + ", " + now + ", " + now +
     " + 30000, NULL, NULL, '', NULL) ON DUPLICATE KEY UPDATE state = state RETURNING state, "
     "expires_at, result";
+const std::string other_columns =
+    ", owner, fence, fingerprint, updated_at, lease_until, retryability, reason, " + now;
 const std::string update_sql = "UPDATE " + table_name +
                                " SET state = 2, lease_until = NULL, expires_at = " + now +
                                " + 3600000, updated_at = " + now + ", result = ";
@@ -64,6 +66,7 @@ BareMySql::BareMySql(const idempotency::MySqlOptions& options, Autocommit autoco
   }
   run(autocommit == Autocommit::on ? "SET autocommit = 1" : "SET autocommit = 0");
   insert_ = prepare(insert_sql);
+  insert_all_ = prepare(insert_sql + other_columns);
   update_ = prepare(update_sql + '?' + of_owner);
   select_ = prepare("SELECT state, expires_at, result FROM " + table_name +
                     " WHERE business_type = ? AND value = ?");
@@ -71,7 +74,7 @@ BareMySql::BareMySql(const idempotency::MySqlOptions& options, Autocommit autoco
 }
 
 void BareMySql::first_run(const std::string& value) {
-  insert(value);
+  begin(value);
   std::array<MYSQL_BIND, 4> parameters{};
   set_bytes(parameters[0], result_of_16_bytes);
   set_bytes(parameters[1], type);
@@ -81,13 +84,8 @@ void BareMySql::first_run(const std::string& value) {
   check(mysql_stmt_affected_rows(update_.handle.get()) == 1, "a bare completion was lost");
 }
 
-std::string BareMySql::duplicate(const std::string& value) {
-  std::array<MYSQL_BIND, 3> parameters{};
-  set_bytes(parameters[0], type);
-  set_bytes(parameters[1], value);
-  set_bytes(parameters[2], {owner_.data(), owner_.size()});
-  execute(insert_, parameters.data());
-  check(fetch(insert_), "a bare duplicate found nothing");
+std::string BareMySql::duplicate(const std::string& value, Columns columns) {
+  insert(value, columns == Columns::three ? insert_ : insert_all_);
   return finished();
 }
 
@@ -101,7 +99,7 @@ std::string BareMySql::select(const std::string& value) {
 
 void BareMySql::transaction(const std::string& value, std::uint64_t account, LookUp look_up) {
   if (look_up == LookUp::first) check(select(value).empty(), "a transaction met a record");
-  insert(value);
+  begin(value);
   MYSQL_BIND parameter{};
   parameter.buffer_type = MYSQL_TYPE_LONGLONG;
   parameter.buffer = &account;
@@ -113,14 +111,19 @@ void BareMySql::transaction(const std::string& value, std::uint64_t account, Loo
       hexadecimal({owner_.data(), owner_.size()}) + " AND fence = 1 AND state = 1;COMMIT");
 }
 
-void BareMySql::insert(const std::string& value) {
+void BareMySql::insert(const std::string& value, Statement& statement) {
   owner_[0] = static_cast<char>(owner_[0] + 1);
   std::array<MYSQL_BIND, 3> parameters{};
   set_bytes(parameters[0], type);
   set_bytes(parameters[1], value);
   set_bytes(parameters[2], {owner_.data(), owner_.size()});
-  execute(insert_, parameters.data());
-  check(fetch(insert_) && answer_.state == 1, "a bare first run met a record");
+  execute(statement, parameters.data());
+  check(fetch(statement), "an insert answered nothing");
+}
+
+void BareMySql::begin(const std::string& value) {
+  insert(value, insert_);
+  check(answer_.state == 1, "a bare first run met a record");
 }
 
 void BareMySql::run(std::string_view sql) {
@@ -141,7 +144,16 @@ BareMySql::Statement BareMySql::prepare(const std::string& sql) {
 }
 
 void BareMySql::bind_answer(Statement& statement) {
-  std::array<MYSQL_BIND, 3> columns{};
+  std::array<MYSQL_BIND, 11> columns{};
+  for (std::size_t at = 0; at < answer_.others.size(); ++at) {
+    MYSQL_BIND& column = columns[3 + at];
+    Answer::Other& other = answer_.others[at];
+    column.buffer_type = MYSQL_TYPE_BLOB;
+    column.buffer = other.bytes.data();
+    column.buffer_length = other.bytes.size();
+    column.length = &other.size;
+    column.is_null = &other.is_null;
+  }
   columns[0].buffer_type = MYSQL_TYPE_LONGLONG;
   columns[0].buffer = &answer_.state;
   columns[0].is_unsigned = 1;
@@ -168,9 +180,10 @@ void BareMySql::execute(const Statement& statement, MYSQL_BIND* parameters) {
 bool BareMySql::fetch(Statement& statement) {
   if (!statement.answer_is_bound) bind_answer(statement);
   const int got = mysql_stmt_fetch(statement.handle.get());
-  if (got != 0 && got != MYSQL_NO_DATA) fail(mysql_error(handle_.get()));
+  if (got != 0 && got != MYSQL_NO_DATA && got != MYSQL_DATA_TRUNCATED)
+    fail(mysql_error(handle_.get()));
   mysql_stmt_free_result(statement.handle.get());
-  return got == 0;
+  return got != MYSQL_NO_DATA;
 }
 
 std::string BareMySql::finished() const {

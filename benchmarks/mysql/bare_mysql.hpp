@@ -19,6 +19,9 @@ class BareMySql {
   /// Whether a transaction first looks for a finished record, as `run_in_transaction` does.
   enum class LookUp { none, first };
   enum class Autocommit { on, off };
+  /// Whether a duplicate is answered from three columns, or from all that the library answers from: the owner, the fingerprint,
+  /// the lease, why it failed, the server's time.
+  enum class Columns { three, all };
 
   explicit BareMySql(const idempotency::MySqlOptions& options,
                      Autocommit autocommit = Autocommit::on);
@@ -29,7 +32,7 @@ class BareMySql {
   static constexpr std::string_view table = "by_hand";
 
   void first_run(const std::string& value);
-  [[nodiscard]] std::string duplicate(const std::string& value);
+  [[nodiscard]] std::string duplicate(const std::string& value, Columns columns);
   /// The same by a plain SELECT; empty when there is none.
   [[nodiscard]] std::string select(const std::string& value);
   /// One transaction with the record, and one cent for the account; the UPDATE of the record travels with the COMMIT.
@@ -49,18 +52,20 @@ class BareMySql {
   };
 
   Statement prepare(const std::string& sql);
-  /// Binds the columns of an answer: state, end of the retention, result.
+  /// Binds the columns of an answer: state, end of the retention, result; and room for others.
   void bind_answer(Statement& statement);
   void execute(const Statement& statement, MYSQL_BIND* parameters);
   /// Whether there was a row; what it holds is in `answer_` then.
   bool fetch(Statement& statement);
   [[nodiscard]] std::string finished() const;
 
-  void insert(const std::string& value);
+  void insert(const std::string& value, Statement& statement);
+  void begin(const std::string& value);
   [[noreturn]] void fail(const char* words) const;
 
   std::unique_ptr<MYSQL, Close> handle_;
   Statement insert_;
+  Statement insert_all_;  ///< and answers with all columns
   Statement update_;
   Statement select_;
   Statement business_;
@@ -71,6 +76,12 @@ class BareMySql {
     std::array<char, 256> result{};
     unsigned long result_size = 0;
     std::remove_pointer_t<decltype(MYSQL_BIND::is_null)> result_is_null = 0;  ///< bool or my_bool
+    struct Other {
+      std::array<char, 64> bytes{};
+      unsigned long size = 0;
+      std::remove_pointer_t<decltype(MYSQL_BIND::is_null)> is_null = 0;
+    };
+    std::array<Other, 8> others;
   };
   Answer answer_;
 };

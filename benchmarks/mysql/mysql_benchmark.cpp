@@ -108,7 +108,7 @@ class Benchmark {
     }
   }
 
-  void duplicates(const std::string& name) {
+  void duplicates(const std::string& name, BareMySql::Columns columns) {
     if (!selection_.wants(name)) return;
     for (const std::size_t threads : crowds) {
       Ours ours(*this, threads);
@@ -116,8 +116,8 @@ class Benchmark {
       compare(
           name, threads,
           [&](std::size_t thread) -> Work {
-            return [&, bare = bare(), at = thread * 997]() mutable {
-              check(bare->duplicate(values_[++at % known_keys]).size() >= 16, "a result");
+            return [&, columns, bare = bare(), at = thread * 997]() mutable {
+              check(bare->duplicate(values_[++at % known_keys], columns).size() >= 16, "a result");
             };
           },
           [&](std::size_t thread) -> Work {
@@ -228,7 +228,8 @@ int main(int count, char** values) {
   Benchmark benchmark(selection);
   benchmark_support::print_crowd_heading("MySqlStore under the guard, against bare statements");
   benchmark.first_runs("first run");
-  benchmark.duplicates("duplicate");
+  benchmark.duplicates("duplicate", BareMySql::Columns::three);
+  benchmark.duplicates("duplicate, by hand with all columns", BareMySql::Columns::all);
   benchmark.hot_key("one hot key, against SELECT");
   benchmark.transactions("transaction", BareMySql::LookUp::none);
   benchmark.transactions("transaction, by hand with a look-up, too", BareMySql::LookUp::first);

@@ -37,19 +37,12 @@ void Pool::leave_place() noexcept {
   next->notify_one();
 }
 
-/// The one used last, so that those beyond the usual need grow old and are closed by the server.
 std::unique_ptr<Connection> Pool::idle(Autocommit autocommit) noexcept {
-  if (idle_.empty()) return nullptr;
-  auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& connection) {
-    return connection->autocommit() == autocommit;
-  });
-  if (found == idle_.rend()) {
-    if (idle_.size() + taken_ <= options_.connections) return nullptr;  // there is room for another
-    found = idle_.rbegin();
-  }
-  std::unique_ptr<Connection> connection = std::move(*found);
-  idle_.erase(std::next(found).base());
-  return connection;
+  std::unique_ptr<Connection> connection =
+      idle_.take([&](const Connection& candidate) { return candidate.autocommit() == autocommit; });
+  const bool has_room = idle_.size() + taken_ <= options_.connections;
+  if (connection || has_room) return connection;
+  return idle_.take();
 }
 
 void Pool::set_up(Connection& connection, Autocommit autocommit,
@@ -74,7 +67,7 @@ bool Pool::is_ready(Connection& connection, Autocommit autocommit,
 std::unique_ptr<Connection> Pool::take(Autocommit autocommit, std::chrono::milliseconds lock_wait,
                                        Freshness freshness, SteadyTime deadline, Place place) {
   std::unique_ptr<Connection> connection;
-  std::vector<std::unique_ptr<Connection>> stale;
+  IdleConnections<Connection> stale;
   {
     std::unique_lock lock(mutex_);
     if (place == Place::usual) {
@@ -118,7 +111,7 @@ void Pool::give_back(std::unique_ptr<Connection> connection) noexcept {
   const std::scoped_lock lock(mutex_);
   if (connection) {
     try {
-      idle_.push_back(std::move(connection));
+      idle_.push(std::move(connection));
     } catch (const std::exception&) {  // out of memory: closed
     }
   }
@@ -135,8 +128,7 @@ void Pool::close() noexcept {
 }
 
 void Pool::abandon() noexcept {
-  for (const auto& connection : idle_)
-    connection->abandon();
+  idle_.each([](Connection& connection) { connection.abandon(); });
 }
 
 }  // namespace detail::mysql

@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
+#include "core/idle_connections.hpp"
 #include "mysql/mysql_connection.hpp"
 
 namespace idempotency {
@@ -55,7 +55,7 @@ class Pool {
   const MySqlOptions& options_;
   std::mutex mutex_;
   std::deque<std::condition_variable*> waiting_;
-  std::vector<std::unique_ptr<Connection>> idle_;
+  IdleConnections<Connection> idle_;
   std::size_t taken_ =
       0;  ///< in use, or promised to one who waits; more than there are with renewals
 };

@@ -107,12 +107,11 @@ bool Connection::Prepared::prepare(std::string_view sql) {
 }
 
 bool Connection::Prepared::execute(Parameters parameters) {
-  std::vector<MYSQL_BIND> binds(parameters.size());
+  binds_.assign(parameters.size(), MYSQL_BIND{});
   for (std::size_t index = 0; index < parameters.size(); ++index) {
-    std::memset(&binds[index], 0, sizeof(MYSQL_BIND));
-    std::visit(Binder{binds[index]}, parameters[index]);
+    std::visit(Binder{binds_[index]}, parameters[index]);
   }
-  if (!binds.empty() && mysql_stmt_bind_param(statement_, binds.data()) != 0) return false;
+  if (!binds_.empty() && mysql_stmt_bind_param(statement_, binds_.data()) != 0) return false;
   return mysql_stmt_execute(statement_) == 0;
 }
 

@@ -61,6 +61,7 @@ class Connection::Prepared {
 
   MYSQL* handle_;
   MYSQL_STMT* statement_;
+  std::vector<MYSQL_BIND> binds_;  ///< of the parameters; kept for its room
   std::vector<Column> columns_;
   std::vector<MYSQL_BIND> results_;
   SqlRow::Columns names_;

@@ -25,11 +25,11 @@ std::string with_now(std::string_view sql) {
   return text;
 }
 
-// The columns that are left out are NULL.
+// The columns that are left out are NULL. A value may name a column to its left: the time is reckoned once.
 constexpr std::string_view first_values =
     " (business_type, value, state, mode, effect_marked, retryability, owner, fence, attempt, "
     "fingerprint, created_at, updated_at, lease_until, trace) "
-    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, NOW_MS, NOW_MS + ?, ?) ";
+    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, created_at, created_at + ?, ?) ";
 
 // Assignments are made in order and see the new values of those before. So the verdict over the record, judged by its old columns, is
 // put into `state` first, the other columns follow it, and `state` takes its real value last; nobody else sees the verdict:

@@ -9,7 +9,7 @@ namespace detail::mysql {
 
 /// UTC milliseconds of the server's clock at the start of the statement; the session's time zone does not matter.
 inline constexpr std::string_view now_expression =
-    "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
+    "(TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
 
 /// The columns that `read_answer` reads, the server's now as the last: what a record that is not changed answers.
 [[nodiscard]] const std::string& answer_columns();

@@ -46,7 +46,7 @@ std::string_view now_milliseconds(SqlDialect dialect) noexcept {
   if (dialect == SqlDialect::sqlite) {
     return "(CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER))";
   }
-  return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
+  return "(TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)";
 }
 
 }  // namespace detail

@@ -31,10 +31,7 @@ std::unique_ptr<Connection> Pool::take_place() {
   std::unique_lock lock(mutex_);
   if (waiters_.empty() && places_taken_ < options_.max_connections) {
     ++places_taken_;
-    if (idle_.empty()) return nullptr;
-    std::unique_ptr<Connection> connection = std::move(idle_.back());
-    idle_.pop_back();
-    return connection;
+    return idle_.take();
   }
   Waiter waiter;
   waiters_.push_back(&waiter);
@@ -56,13 +53,11 @@ void Pool::give_back(std::unique_ptr<Connection> connection) noexcept {
     return;
   }
   --places_taken_;
-  if (connection) idle_.push_back(std::move(connection));
+  if (connection) idle_.push(std::move(connection));
 }
 
 void Pool::close_idle() noexcept {
   const std::scoped_lock lock(mutex_);
-  for (std::unique_ptr<Connection>& connection : idle_)
-    connection.reset();
   idle_.clear();
 }
 

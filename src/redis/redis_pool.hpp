@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <vector>
 
+#include "core/idle_connections.hpp"
 #include "redis/redis_connection.hpp"
 
 namespace idempotency {
@@ -72,7 +72,7 @@ class Pool {
   std::function<void(Connection&)> greet_;
   std::mutex mutex_;
   std::size_t places_taken_ = 0;
-  std::vector<std::unique_ptr<Connection>> idle_;
+  IdleConnections<Connection> idle_;
   std::deque<Waiter*> waiters_;
 };
 
