@@ -28,12 +28,14 @@ void die_during_payment(idem::SqliteStore& store, const idem::Key& key) {
 /// service: only when no charge can be on its way any more.
 void settle(idem::SqliteStore& store, const Bank& bank) {
   const idem::RecordFilter payments{.type = "payment"};
+  const idem::PolicyTable policies;
   std::string cursor;
   do {
     const idem::RecordPage page = store.list(payments, cursor, 100);
     for (const idem::Record& record : page.records) {
       if (!idem::is_unsettled(record, idem::system_clock().now())) continue;
       idem::Resolution resolution;
+      resolution.retention = policies.find("payment").success_retention;  // as long as any payment
       const auto charge = bank.find(idem::derived_key(record.key, "charge"));
       if (charge != bank.end()) {
         resolution.verdict = idem::Resolution::Verdict::succeeded;

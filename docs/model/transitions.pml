@@ -43,7 +43,7 @@ inline transition_begin_issued(from, own, run_out, on_hold) {
   :: from == phase_failed_retryable && (own) -> row(phase_failed_retryable, answer_failed, fence_keep, owner_keep, lease_keep)
   :: from == phase_failed_permanent -> row(phase_failed_permanent, answer_failed, fence_keep, owner_keep, lease_keep)
   :: from == phase_uncertain -> row(phase_uncertain, answer_uncertain, fence_keep, owner_keep, lease_keep)
-  :: from == phase_issued -> row(phase_processing, answer_acquired, fence_next, owner_caller, lease_start)
+  :: from == phase_issued -> row(phase_processing, answer_acquired, fence_first, owner_caller, lease_start)
   fi
 }
 
@@ -188,5 +188,18 @@ inline transition_resolve_retry(from, own, run_out, on_hold) {
   :: from == phase_uncertain && !(own) -> row(phase_uncertain, answer_lost, fence_keep, owner_keep, lease_keep)
   :: from == phase_uncertain && (own) -> row(phase_failed_retryable, answer_stored, fence_next, owner_caller, lease_clear)
   :: from == phase_issued -> row(phase_issued, answer_lost, fence_keep, owner_keep, lease_keep)
+  fi
+}
+
+inline transition_issue(from, own, run_out, on_hold) {
+  if
+  :: from == phase_absent -> row(phase_issued, answer_stored, fence_keep, owner_caller, lease_clear)
+  :: from == phase_processing -> row(phase_processing, answer_lost, fence_keep, owner_keep, lease_keep)
+  :: from == phase_success -> row(phase_success, answer_lost, fence_keep, owner_keep, lease_keep)
+  :: from == phase_failed_retryable -> row(phase_failed_retryable, answer_lost, fence_keep, owner_keep, lease_keep)
+  :: from == phase_failed_permanent -> row(phase_failed_permanent, answer_lost, fence_keep, owner_keep, lease_keep)
+  :: from == phase_uncertain -> row(phase_uncertain, answer_lost, fence_keep, owner_keep, lease_keep)
+  :: from == phase_issued && !(own) -> row(phase_issued, answer_lost, fence_keep, owner_keep, lease_keep)
+  :: from == phase_issued && (own) -> row(phase_issued, answer_stored, fence_keep, owner_keep, lease_keep)
   fi
 }

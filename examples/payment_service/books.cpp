@@ -101,7 +101,7 @@ class LedgerElsewhere final : public Ledger {
       policy.on_expired_lease = idem::RecordMode::hold;
       policy.lease = policies.find("payment").lease;
       policy.wait = policies.find("payment").wait;
-      policies.set(type, policy);
+      policies.replace(type, policy);
     }
     return policies;
   }

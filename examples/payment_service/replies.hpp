@@ -74,6 +74,8 @@ void reply(httplib::Response& response, const idempotency::RunResult<T>& result,
       return reply_problem(response, 402, "the request failed");
     case RunStatus::undecidable:
       return reply_later(response, 503, "the service cannot tell whether it knows this request");
+    case RunStatus::not_issued:
+      return reply_problem(response, 403, "this id was not issued here, or its time is over");
   }
 }
 

@@ -72,6 +72,13 @@ class IdempotencyGuard {
     }
   }
 
+  /// The policy that a run of `operation` would have.
+  ///
+  /// Errors: `Errc::invalid_policy` for contradictory wishes.
+  [[nodiscard]] Policy policy_of(const Operation& operation) const {
+    return engine_.policy_of(operation);
+  }
+
   /// A callable that runs `handler(request)`, or `handler(request, Execution&)`, once for each key that `resolver` finds.
   ///
   /// Lifetime: the callable refers to this guard.

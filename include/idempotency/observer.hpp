@@ -25,6 +25,7 @@ enum class RunStatus : std::uint8_t {
   uncertain,                ///< the effect may have happened; blocked until settled
   superseded,   ///< ran now, but the lease was lost; `value()` is what is recorded, if finished
   undecidable,  ///< a store that may know the key cannot be asked; did not run
+  not_issued,  ///< only keys that were issued are admitted, and this one was not, or has expired; did not run
 };
 [[nodiscard]] std::string_view to_string(RunStatus status) noexcept;
 

@@ -20,6 +20,9 @@ struct Operation {
   std::string trace = {};
   /// What this operation wants different from its type's policy.
   PolicyOverride policy = {};
+  /// `issued`: a key that nobody issued or began before makes no record and runs nothing (`RunStatus::not_issued`). A
+  /// store that cannot be asked is an error then, whatever the policy says of its failure.
+  Admission admission = Admission::any;
 };
 
 }  // namespace v0

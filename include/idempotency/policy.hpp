@@ -98,11 +98,17 @@ class PolicyTable {
   /// The same, from a file. Errors: also `Errc::invalid_argument` when the file cannot be read.
   [[nodiscard]] static PolicyTable from_json_file(const std::string& path);
 
-  /// Sets the policy of one business type. Errors: `Errc::invalid_policy`.
-  PolicyTable& set(std::string_view type, const Policy& policy);
+  /// Changes what is said in the policy of one business type; the rest stays as it is, built in or set before.
+  ///
+  /// Errors: `Errc::invalid_policy`.
+  PolicyTable& set(std::string_view type, const PolicyOverride& wishes);
 
-  /// Sets the policy of every type that is not named. Errors: `Errc::invalid_policy`.
-  PolicyTable& set_default(const Policy& policy);
+  /// The same for every type that is not named. Errors: the same.
+  PolicyTable& set_default(const PolicyOverride& wishes);
+
+  /// Replaces all of one type's policy, whatever is built in. Errors: the same.
+  PolicyTable& replace(std::string_view type, const Policy& policy);
+  PolicyTable& replace_default(const Policy& policy);
 
   [[nodiscard]] const Policy& find(std::string_view type) const noexcept;
 

@@ -34,6 +34,9 @@ enum class RecordMode : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(RecordMode mode) noexcept;
 
+/// Which records a call may make or take: any, or only such that somebody has issued (a one-time token) or begun before.
+enum class Admission : std::uint8_t { any, issued };
+
 /// Whether a failed operation may be started again with the same key.
 enum class Retryability : std::uint8_t { retryable = 1, permanent = 2 };
 

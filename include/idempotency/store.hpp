@@ -22,6 +22,7 @@ struct BeginRequest {
   RecordMode mode = RecordMode::take_over;
   std::chrono::milliseconds lease{30'000};  ///< counted by the store from the moment it judges
   std::string trace = {};                   ///< kept from the first begin of a record's life
+  Admission admission = Admission::any;
 };
 
 /// The caller is the owner and may start the handler.
@@ -70,7 +71,20 @@ struct Mismatch {
   friend bool operator==(const Mismatch&, const Mismatch&) = default;
 };
 
-using BeginOutcome = std::variant<Acquired, InProgress, Completed, Failed, Uncertain, Mismatch>;
+/// Only under `Admission::issued`: nobody has issued this key, or it has expired. Nothing was written.
+struct NotIssued {
+  friend bool operator==(const NotIssued&, const NotIssued&) = default;
+};
+
+using BeginOutcome =
+    std::variant<Acquired, InProgress, Completed, Failed, Uncertain, Mismatch, NotIssued>;
+
+/// A key that may be begun once, until `lifetime` has passed by the store's clock: the record of a one-time token.
+struct IssueRequest {
+  Key key;
+  OwnerToken issuer;  ///< new for each key, so that a repeated call is recognised
+  std::chrono::milliseconds lifetime{std::chrono::minutes{15}};  ///< at least 1 ms
+};
 
 /// `stored`: the write took effect now, or had already. `lost`: it changed nothing.
 enum class WriteOutcome : std::uint8_t { stored, lost };
@@ -103,7 +117,9 @@ struct Resolution {
   std::string reason = {};
   /// New for each resolution, so that a repeated call with the same one is recognised.
   OwnerToken resolver = OwnerToken::generate();
-  std::chrono::milliseconds retention{std::chrono::hours{1}};
+  /// How long the record answers from now on. Give it the retention of the key's type (`PolicyTable::find`); the default
+  /// is that of payments, because a settled record that is forgotten too soon is an operation that runs again.
+  std::chrono::milliseconds retention{std::chrono::hours{24 * 30}};
 };
 
 /// Which records to list; all conditions must hold.
@@ -165,6 +181,10 @@ concept CanRelease = requires(S& store, const Key& key, const Ownership& by,
   noexcept->std::same_as<ReleaseOutcome>;
 };
 template <class S>
+concept CanIssue = requires(S& store, const IssueRequest& request) {
+  { store.issue(request) } -> std::same_as<WriteOutcome>;
+};
+template <class S>
 concept CanFind = requires(S& store, const Key& key) {
   { store.find(key) } -> std::same_as<std::optional<Record>>;
 };
@@ -206,7 +226,8 @@ concept CanReportStatistics = requires(S& store) {
 /// members may be called concurrently.
 ///
 /// - `begin(request)`: judges retention, then fingerprint, then state; `Errc::store_refused` for a one-time token that nobody
-///   has used yet.
+///   has used yet. Under `Admission::issued` a key without a record is `NotIssued` and gets none, and an issued one is
+///   acquired, a new life at fence 1.
 /// - `complete`, `fail`, `doubt`, `mark_effect`, `renew`: by the owner at its fence.
 /// - `release(key, by, retention) noexcept`: the owner gives up; the record is failed, retryable, without a text.
 /// - `find(key)`: the record, or nothing when there is none or it is past its retention.
@@ -216,6 +237,13 @@ template <class S>
 concept Store =
     detail::CanBegin<S> && detail::CanComplete<S> && detail::CanFail<S> && detail::CanDoubt<S> &&
     detail::CanMarkEffect<S> && detail::CanRenew<S> && detail::CanRelease<S> && detail::CanFind<S>;
+
+/// A store whose records can be made before they are begun: one-time tokens.
+///
+/// - `issue(request)`: the key may be begun from now on under `Admission::issued`. `lost` when there is a record already that
+///   is not past its retention; a repeated call of the same issuer is `stored`.
+template <class S>
+concept IssuingStore = Store<S> && detail::CanIssue<S>;
 
 /// A store that operators and reconcilers can work with.
 ///

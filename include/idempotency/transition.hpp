@@ -35,6 +35,7 @@ enum class Event : std::uint8_t {
   resolve_success,  ///< by an operator or reconciler, of the record as it saw it
   resolve_failed,
   resolve_retry,
+  issue,  ///< makes a record that a `begin_issued` may take
 };
 
 /// How the caller relates to the record. For `begin` only the token counts; for the owner's writes token and
@@ -122,7 +123,7 @@ constexpr Transition after_begin(Phase phase, Standing standing, LeaseStatus lea
 constexpr Transition after_begin_issued(Phase phase, Standing standing, LeaseStatus lease,
                                         RecordMode mode) noexcept {
   if (phase == Phase::absent) return unchanged(phase, Answer::lost);  // nobody issued this token
-  if (phase == Phase::issued) return acquire(FenceStep::next);
+  if (phase == Phase::issued) return acquire(FenceStep::first);
   return after_begin(phase, standing, lease, mode);
 }
 
@@ -161,6 +162,15 @@ constexpr Transition after_owner_event(Phase phase, Event event, Standing standi
     default:
       return unchanged(phase, Answer::lost);
   }
+}
+
+/// A record that was issued has the fence 0 and its issuer as the owner; it ends like a finished one.
+constexpr Transition after_issue(Phase phase, Standing standing) noexcept {
+  if (phase == Phase::absent) {
+    return {Phase::issued, Answer::stored, FenceStep::keep, OwnerStep::caller, LeaseStep::clear};
+  }
+  const bool is_repeated = phase == Phase::issued && standing == Standing::current;
+  return unchanged(phase, is_repeated ? Answer::stored : Answer::lost);
 }
 
 constexpr Transition after_resolve(Phase phase, Phase to, Standing standing,
@@ -205,6 +215,8 @@ constexpr Transition after_resolve(Phase phase, Phase to, Standing standing,
       return detail::after_resolve(phase, Phase::failed_permanent, standing, lease);
     case Event::resolve_retry:
       return detail::after_resolve(phase, Phase::failed_retryable, standing, lease);
+    case Event::issue:
+      return detail::after_issue(phase, standing);
   }
   return detail::unchanged(phase, Answer::lost);
 }

@@ -80,10 +80,13 @@ bool ends_at_once(const ProtocolEvent& event) noexcept {
 }  // namespace
 
 Policy policy_of(const GuardOptions& options, const Operation& operation) {
-  const Policy& base = options.policies.find(operation.key.type());
-  if (operation.policy == PolicyOverride{}) return base;
-  Policy policy = operation.policy.over(base);
-  validate(policy);
+  Policy policy = options.policies.find(operation.key.type());
+  if (operation.policy != PolicyOverride{}) {
+    policy = operation.policy.over(policy);
+    validate(policy);
+  }
+  // Whoever invents a key must not have it accepted because nobody can be asked about it.
+  if (operation.admission == Admission::issued) policy.on_store_failure = OnStoreFailure::refuse;
   return policy;
 }
 
@@ -94,7 +97,8 @@ BeginRequest request_of(Operation&& operation, const Policy& policy) {
           .fingerprint = operation.fingerprint,
           .mode = policy.on_expired_lease,
           .lease = policy.lease,
-          .trace = std::move(operation.trace)};
+          .trace = std::move(operation.trace),
+          .admission = operation.admission};
 }
 
 void throw_unknown_scheme(const Mismatch& mismatch) {
@@ -259,6 +263,9 @@ ProtocolEvent Call::answered(BeginOutcome outcome) {
   if (const auto* uncertain = std::get_if<Uncertain>(&outcome)) {
     outcome_.report.fence = uncertain->fence;
     return {.kind = Seen::begin_answered, .answer = Answer::uncertain};
+  }
+  if (std::holds_alternative<NotIssued>(outcome)) {
+    return {.kind = Seen::begin_answered, .answer = Answer::lost};
   }
   const auto& mismatch = std::get<Mismatch>(outcome);
   if (mismatch.match == FingerprintMatch::not_comparable) throw_unknown_scheme(mismatch);

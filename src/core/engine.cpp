@@ -33,6 +33,11 @@ GuardOptions checked(GuardOptions options) {
 
 }  // namespace
 
+WriteOutcome StorePort::issue(const IssueRequest& /*request*/) {
+  throw Error(Errc::store_refused,
+              "this store cannot issue keys; use one that can, or signed tokens");
+}
+
 Engine::Parts::Parts(StorePort& port, GuardOptions guard_options)
     : store(port),
       options(checked(std::move(guard_options))),
@@ -46,6 +51,10 @@ Engine::Engine(StorePort& store, GuardOptions options)
 Engine::~Engine() {
   if (parts_->made_in == fork_generation())
     delete parts_;  // in a forked child its threads are not there
+}
+
+Policy Engine::policy_of(const Operation& operation) const {
+  return detail::policy_of(parts_->options, operation);
 }
 
 RunOutcome Engine::run(Operation operation, HandlerPort& handler) {

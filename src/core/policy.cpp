@@ -70,7 +70,15 @@ PolicyTable::PolicyTable() {
   by_type_ = {{"order", kept_for(7 * day)}, {"payment", payment}};
 }
 
-PolicyTable& PolicyTable::set(std::string_view type, const Policy& policy) {
+PolicyTable& PolicyTable::set(std::string_view type, const PolicyOverride& wishes) {
+  return replace(type, wishes.over(find(type)));
+}
+
+PolicyTable& PolicyTable::set_default(const PolicyOverride& wishes) {
+  return replace_default(wishes.over(default_));
+}
+
+PolicyTable& PolicyTable::replace(std::string_view type, const Policy& policy) {
   static_cast<void>(Key(type, std::string_view("any")));  // refuses what can be no type
   validate(policy);
   const auto found = std::find_if(by_type_.begin(), by_type_.end(),
@@ -83,7 +91,7 @@ PolicyTable& PolicyTable::set(std::string_view type, const Policy& policy) {
   return *this;
 }
 
-PolicyTable& PolicyTable::set_default(const Policy& policy) {
+PolicyTable& PolicyTable::replace_default(const Policy& policy) {
   validate(policy);
   default_ = policy;
   return *this;

@@ -125,6 +125,9 @@ class PolicyReader {
 
   bool number_unsigned(std::uint64_t number) {
     in_policy();
+    if (duration_member() != nullptr) {
+      refuse_member("a duration is text with a unit, such as \"500ms\", \"30s\" or \"2h\"");
+    }
     if (member_ != "max_result_bytes") {
       refuse_member("a policy's member is unknown, or its value is not a number");
     }
@@ -184,9 +187,9 @@ class PolicyReader {
   void store() {
     try {
       if (type_ == "*") {
-        table_.set_default(policy_);
+        table_.replace_default(policy_);
       } else {
-        table_.set(type_, policy_);
+        table_.replace(type_, policy_);
       }
     } catch (const Error& error) {
       member_.clear();

@@ -108,8 +108,9 @@ ProtocolAction Protocol::after_begin(const ProtocolEvent& event, SteadyTime now)
       return finish(RunStatus::failed);
     case Answer::uncertain:
       return finish(RunStatus::uncertain);
-    case Answer::stored:
     case Answer::lost:
+      return finish(RunStatus::not_issued);
+    case Answer::stored:
       break;
   }
   return finish(RunStatus::undecidable);

@@ -59,6 +59,8 @@ std::string_view to_string(RunStatus status) noexcept {
       return "superseded";
     case RunStatus::undecidable:
       return "undecidable";
+    case RunStatus::not_issued:
+      return "not_issued";
   }
   return "unknown";
 }

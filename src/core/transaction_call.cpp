@@ -362,6 +362,8 @@ void TransactionCall::take(BeginOutcome outcome) {
   } else if (const auto* mismatch = std::get_if<Mismatch>(&outcome)) {
     if (mismatch->match == FingerprintMatch::not_comparable) throw_unknown_scheme(*mismatch);
     report.status = RunStatus::mismatch;
+  } else if (std::holds_alternative<NotIssued>(outcome)) {
+    report.status = RunStatus::not_issued;
   } else {
     report.status = RunStatus::uncertain;
   }

@@ -93,6 +93,18 @@ RecordParts acquired_parts(const BeginRequest& request, const Transition& transi
   return parts;
 }
 
+RecordParts issued_parts(const IssueRequest& request, Timestamp now) {
+  RecordParts parts;
+  parts.facts.state = RecordState::issued;
+  parts.facts.ownership = {request.issuer, 0};
+  parts.facts.created_at = now;
+  parts.facts.expires_at = detail::add_saturating(now, request.lifetime);
+  parts.updated_at = now;
+  parts.key = request.key.text();
+  parts.type_size = request.key.type().size();
+  return parts;
+}
+
 void apply_ending(RecordParts& parts, Phase to, const Ending& ending, Timestamp now) {
   parts.facts.state = to == Phase::success ? RecordState::success : RecordState::failed;
   parts.facts.retryability =
@@ -139,9 +151,19 @@ class MemoryStore::Impl {
     const Timestamp now = clock_.now();
     const std::size_t index = place.stripe.find(place.hash, request.key.text());
     if (index != RecordStripe::npos) return begin_existing(request, place.stripe, index, now);
+    if (request.admission == Admission::issued) return NotIssued{};
     if (const std::optional<Acquired> acquired = begin_new(request, place, now)) return *acquired;
     lock.unlock();
     return begin_when_full(request, place);
+  }
+
+  WriteOutcome issue(const IssueRequest& request) {
+    detail::check_issue(request);
+    const Place place = place_of(request.key);
+    if (const std::optional<WriteOutcome> outcome = try_issue(request, place)) return *outcome;
+    reclaim();
+    if (const std::optional<WriteOutcome> outcome = try_issue(request, place)) return *outcome;
+    throw_full();
   }
 
   WriteOutcome end(const Key& key, Event event, const Ownership& by, const Ending& ending) {
@@ -320,10 +342,37 @@ class MemoryStore::Impl {
     const std::size_t index = place.stripe.find(place.hash, request.key.text());
     if (index != RecordStripe::npos) return begin_existing(request, place.stripe, index, now);
     if (const std::optional<Acquired> acquired = begin_new(request, place, now)) return *acquired;
+    throw_full();
+  }
+
+  [[noreturn]] static void throw_full() {
     throw Error(
         Errc::store_full,
         "the memory store is full and refuses new keys rather than forgetting old ones; raise "
         "MemoryStoreOptions::max_bytes or shorten the policy's retention");
+  }
+
+  /// Nothing when there is no room for a new key.
+  std::optional<WriteOutcome> try_issue(const IssueRequest& request, Place place) {
+    RecordStripe& stripe = place.stripe;
+    const std::scoped_lock lock(stripe.mutex);
+    const Timestamp now = clock_.now();
+    const std::size_t index = stripe.find(place.hash, request.key.text());
+    RecordFacts facts;
+    if (index != RecordStripe::npos) facts = RecordBlock::read(stripe.at(index)).facts;
+    const RecordFacts* known = index != RecordStripe::npos ? &facts : nullptr;
+    const Transition transition = detail::judge_issue(known, request.issuer, now);
+    if (transition.owner == OwnerStep::keep) return outcome_of(transition);
+    const RecordParts parts = issued_parts(request, now);
+    if (known != nullptr) {
+      stripe.replace(budget_, index, parts);
+      return WriteOutcome::stored;
+    }
+    stripe.sweep(budget_, hash_, now, {slots_looked_at_by_a_first_call, all});
+    if (stripe.insert(budget_, hash_, place.hash, parts) == detail::MemoryBudget::Grant::refused) {
+      return std::nullopt;
+    }
+    return WriteOutcome::stored;
   }
 
   BeginOutcome begin_existing(const BeginRequest& request, RecordStripe& stripe, std::size_t index,
@@ -357,7 +406,7 @@ class MemoryStore::Impl {
       case Answer::lost:
         break;
     }
-    detail::refuse_issued();
+    return detail::not_admitted(request);
   }
 
   /// Nothing when there is no room for a new key.
@@ -437,6 +486,8 @@ MemoryStore::MemoryStore(const MemoryStoreOptions& options) : impl_(new Impl(che
 MemoryStore::~MemoryStore() { delete impl_; }
 
 BeginOutcome MemoryStore::begin(const BeginRequest& request) { return impl_->begin(request); }
+
+WriteOutcome MemoryStore::issue(const IssueRequest& request) { return impl_->issue(request); }
 
 WriteOutcome MemoryStore::complete(const Key& key, const Ownership& by,
                                    const Completion& completion) {

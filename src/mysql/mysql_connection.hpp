@@ -93,6 +93,8 @@ class Connection {
   [[nodiscard]] bool takes(std::uint64_t bytes) const noexcept;
   [[nodiscard]] const ServerTraits& traits() const noexcept { return traits_; }
   [[nodiscard]] MYSQL* handle() const noexcept { return handle_; }
+  /// Whether it takes several statements in one text: one of the store's own.
+  [[nodiscard]] bool takes_several() const noexcept { return owned_; }
   /// Forgets the handle without a word to the server: it belongs to the parent of a fork.
   void abandon() noexcept;
 

@@ -100,6 +100,9 @@ BeginOutcome Records::begin(const BeginRequest& request) {
       request.fingerprint ? request.fingerprint->earlier() : std::optional<Fingerprint::Part>();
   const FingerprintBytes current_bytes(current);
   const FingerprintBytes earlier_bytes(earlier);
+  if (request.admission == Admission::issued) {
+    return begin_issued(request, current_bytes.parameter(), earlier_bytes.parameter());
+  }
   const std::array parameters{
       bytes_parameter(request.key.type()),
       bytes_parameter(request.key.value()),
@@ -133,6 +136,65 @@ BeginOutcome Records::begin(const BeginRequest& request) {
     if (!row) continue;  // purged meanwhile
     std::optional<BeginOutcome> outcome = outcome_of(*std::move(row), request);
     if (outcome) return *std::move(outcome);
+  }
+  throw_moving();
+}
+
+/// An UPDATE that decides and a SELECT that tells, in one round trip where the connection takes both at once.
+BeginOutcome Records::begin_issued(const BeginRequest& request, Parameter current,
+                                   Parameter earlier) {
+  const Parameter owner = owner_parameter(request.owner);
+  const Parameter type = bytes_parameter(request.key.type());
+  const Parameter value = bytes_parameter(request.key.value());
+  const std::array changes{
+      current,
+      earlier,
+      owner,
+      owner,
+      number(static_cast<std::uint64_t>(request.mode)),
+      owner,
+      current,
+      current,
+      span_parameter(request.lease),
+      request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace),
+      type,
+      value};
+  const std::array key{type, value};
+  const std::string& look =
+      write_ == Stage::within ? statements_->select_locking : statements_->select;
+  const std::string change = prefix_ + statements_->begin_issued;
+  for (int round = 0; round < most_rounds; ++round) {
+    Reply reply;
+    if (connection_->takes_several()) {
+      reply = std::move(
+          connection_->run(with_literals(change, changes) + ';' + with_literals(look, key), write_)
+              .back());
+    } else {
+      static_cast<void>(send(change, changes, write_));
+      reply = send(look, key, read_);
+    }
+    if (reply.rows.empty()) return NotIssued{};
+    std::optional<BeginOutcome> outcome = outcome_of(read_row(reply.rows.front()), request);
+    if (outcome) return *std::move(outcome);
+  }
+  throw_moving();
+}
+
+WriteOutcome Records::issue(const IssueRequest& request) {
+  check_issue(request);
+  const std::array parameters{bytes_parameter(request.key.type()),
+                              bytes_parameter(request.key.value()), owner_parameter(request.issuer),
+                              span_parameter(request.lifetime)};
+  for (int round = 0; round < most_rounds; ++round) {
+    if (send(statements_->issue, parameters, write_).changes.changed == 1) {
+      return WriteOutcome::stored;
+    }
+    const std::optional<Row> row = select(statements_->select, request.key);
+    if (!row) continue;  // purged meanwhile
+    const Transition step = judge_issue(&row->facts, request.issuer, row->now);
+    if (step.answer != v0::Answer::stored) return WriteOutcome::lost;
+    if (step.owner == OwnerStep::keep) return WriteOutcome::stored;  // a repeated one
+    static_cast<void>(remove_expired({request.key}));
   }
   throw_moving();
 }

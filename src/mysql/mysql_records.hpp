@@ -34,6 +34,7 @@ class Records {
         write_(Stage::within) {}
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   /// The answer to `begin` when nothing has to be written for it.
   [[nodiscard]] std::optional<BeginOutcome> peek(const BeginRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
@@ -62,6 +63,8 @@ class Records {
                                                  const Ownership& by, const Completion& completion);
 
  private:
+  [[nodiscard]] BeginOutcome begin_issued(const BeginRequest& request, Parameter current,
+                                          Parameter earlier);
   [[nodiscard]] std::optional<BeginOutcome> insert_or_look(Parameters parameters,
                                                            const BeginRequest& request);
   Reply send(const std::string& sql, Parameters parameters, Stage stage);

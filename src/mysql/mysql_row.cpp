@@ -139,7 +139,7 @@ std::optional<BeginOutcome> outcome_of(Row&& row, const BeginRequest& request) {
       return Uncertain{facts.ownership.fence, row.updated_at};
     case v0::Answer::stored:
     case v0::Answer::lost:
-      refuse_issued();
+      return not_admitted(request);
   }
   return std::nullopt;
 }

@@ -15,15 +15,16 @@ std::string quoted(std::string_view name) {
   return text + '`';
 }
 
-std::string with_now(std::string_view sql) {
-  constexpr std::string_view placeholder = "NOW_MS";
+std::string replaced(std::string_view sql, std::string_view word, std::string_view by) {
   std::string text(sql);
-  for (std::size_t at = text.find(placeholder); at != std::string::npos;
-       at = text.find(placeholder, at + now_expression.size())) {
-    text.replace(at, placeholder.size(), now_expression);
+  for (std::size_t at = text.find(word); at != std::string::npos;
+       at = text.find(word, at + by.size())) {
+    text.replace(at, word.size(), by);
   }
   return text;
 }
+
+std::string with_now(std::string_view sql) { return replaced(sql, "NOW_MS", now_expression); }
 
 // The columns that are left out are NULL. A value may name a column to its left: the time is reckoned once.
 constexpr std::string_view first_values =
@@ -37,11 +38,13 @@ constexpr std::string_view first_values =
 //   12  acquired by another owner within the same life
 //   13  a lease that ran out under hold: uncertain
 //   14  repeated by the owner: the lease starts anew
-// Everything else keeps its state and all columns, and then the server writes nothing. VALUES(created_at) is now.
+// Everything else keeps its state and all columns, and then the server writes nothing. VALUES(created_at) is now. Where only issued
+// keys are admitted there is nothing to insert: it is an UPDATE, an absent record stays absent, and an issued one begins a life.
 constexpr std::string_view begin_changes =
-    " ON DUPLICATE KEY UPDATE state = CASE "
-    "WHEN state IN (2, 3, 5) AND expires_at <= VALUES(created_at) THEN 11 "
+    "state = CASE "
+    "WHEN state IN (2, 3, 5) AND expires_at <= VALUES(created_at) THEN ABSENT "
     "WHEN fingerprint <> VALUES(fingerprint) AND COALESCE(fingerprint <> ?, 1) THEN state "
+    "ISSUED"
     "WHEN state = 1 AND owner = VALUES(owner) THEN 14 "
     "WHEN state = 1 AND lease_until <= VALUES(created_at) THEN "
     "IF(mode = 1 AND effect_marked = 0, 12, 13) "
@@ -69,6 +72,24 @@ constexpr std::string_view of_key = " WHERE business_type = ? AND value = ?";
 constexpr std::string_view of_owner =
     " WHERE business_type = ? AND value = ? AND owner = ? AND fence = ?";
 
+/// Changes of a row that an INSERT met.
+std::string changes_of_insert() {
+  return replaced(replaced(begin_changes, "ABSENT", "11"), "ISSUED", "");
+}
+
+/// The same of a row that is there, in the order of their parameters: fingerprint, earlier fingerprint, owner, owner, mode, owner,
+/// fingerprint, fingerprint, lease, trace.
+std::string changes_of_existing() {
+  std::string sql = replaced(begin_changes, "ABSENT", "state");
+  sql = replaced(sql, "ISSUED", "WHEN state = 5 THEN 11 ");
+  sql = replaced(sql, "VALUES(created_at)", "NOW_MS");
+  sql = replaced(sql, "VALUES(lease_until)", "NOW_MS + ?");
+  for (const char* column : {"mode", "owner", "fingerprint", "trace"}) {
+    sql = replaced(sql, "VALUES(" + std::string(column) + ")", "?");
+  }
+  return sql;
+}
+
 }  // namespace
 
 const std::string& answer_columns() {
@@ -93,7 +114,13 @@ Statements::Statements(const std::string& name) : table(name) {
   const std::string first = "INSERT INTO " + table + with_now(first_values);
   insert_returning = first + " ON DUPLICATE KEY UPDATE state = state RETURNING " + answer_columns();
   answer = "SELECT " + answer_columns() + " FROM " + table + std::string(of_key);
-  begin = first + std::string(begin_changes);
+  begin = first + " ON DUPLICATE KEY UPDATE " + changes_of_insert();
+  begin_issued = update(changes_of_existing() + std::string(of_key));
+  issue = "INSERT INTO " + table +
+          with_now(
+              " (business_type, value, state, mode, effect_marked, retryability, owner, fence, "
+              "attempt, created_at, updated_at, expires_at) VALUES (?, ?, 5, 1, 0, 0, ?, 0, 0, "
+              "NOW_MS, created_at, created_at + ?) ON DUPLICATE KEY UPDATE state = state");
   begin_returning = begin + " RETURNING " + row_columns();
   select = "SELECT " + row_columns() + " FROM " + table + std::string(of_key);
   select_locking = select + " FOR UPDATE";

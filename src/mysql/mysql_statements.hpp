@@ -31,6 +31,9 @@ struct Statements {
   /// One INSERT that decides after the table of transitions; see the comment at its text.
   std::string begin;
   std::string begin_returning;
+  /// The same decision about a record that is there; makes none.
+  std::string begin_issued;
+  std::string issue;
   std::string select;
   /// The same of a row that is known to be there: what is committed, not what an old snapshot shows.
   std::string select_locking;

@@ -45,6 +45,10 @@ BeginOutcome MySqlStore::begin(const BeginRequest& request) {
   });
 }
 
+WriteOutcome MySqlStore::issue(const IssueRequest& request) {
+  return impl_->call([&](Records& records) { return records.issue(request); });
+}
+
 WriteOutcome MySqlStore::complete(const Key& key, const Ownership& by,
                                   const Completion& completion) {
   return impl_->call([&](Records& records) { return records.complete(key, by, completion); });

@@ -1,6 +1,5 @@
 #include "idempotency/patterns/token_signer.hpp"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -10,21 +9,20 @@
 
 #include "idempotency/error.hpp"
 #include "idempotency/lease.hpp"
+#include "patterns/token_text.hpp"
 
 namespace idempotency {
 inline namespace v0 {
 
-namespace {
-
+using namespace detail::tokens;
 using std::chrono::milliseconds;
+
+namespace {
 
 // A token, before base64url: version, length and name of the key, end, nonce, digest of the subject, length and text of
 // the purpose, signature over all that stands before it.
 constexpr char version = 1;
 constexpr std::size_t longest_key_id = 32;
-constexpr std::size_t time_bytes = 8;
-constexpr std::size_t nonce_bytes = 16;
-constexpr std::size_t subject_bytes = 16;
 constexpr std::size_t signature_bytes = 32;
 
 // What is signed begins with what it is for, so that no signature of one kind is one of the other.
@@ -42,79 +40,6 @@ std::string signature_of(const TokenKey& key, std::string_view what_for, std::st
     throw Error(Errc::store_refused, "libcrypto offers no HMAC with SHA-256, which signs tokens");
   }
   return {reinterpret_cast<const char*>(digest.data()), size};
-}
-
-bool is_same(std::string_view left, std::string_view right) noexcept {
-  return left.size() == right.size() && CRYPTO_memcmp(left.data(), right.data(), left.size()) == 0;
-}
-
-std::string to_base64url(std::string_view bytes) {
-  std::string text(4 * ((bytes.size() + 2) / 3) + 1, '\0');
-  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                   reinterpret_cast<const unsigned char*>(bytes.data()),
-                                   static_cast<int>(bytes.size()));
-  text.resize(static_cast<std::size_t>(size));
-  text.erase(text.find_last_not_of('=') + 1);
-  std::replace(text.begin(), text.end(), '+', '-');
-  std::replace(text.begin(), text.end(), '/', '_');
-  return text;
-}
-
-/// Nothing for what `to_base64url` would not have written.
-std::optional<std::string> from_base64url(std::string_view url) {
-  std::string text(url);
-  std::replace(text.begin(), text.end(), '-', '+');
-  std::replace(text.begin(), text.end(), '_', '/');
-  const std::size_t padding = (4 - text.size() % 4) % 4;
-  text.append(padding, '=');
-  std::string bytes(text.size() / 4 * 3, '\0');
-  const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
-                                   reinterpret_cast<const unsigned char*>(text.data()),
-                                   static_cast<int>(text.size()));
-  if (size < 0 || static_cast<std::size_t>(size) < padding) return std::nullopt;
-  bytes.resize(static_cast<std::size_t>(size) - padding);
-  if (to_base64url(bytes) != url) return std::nullopt;
-  return bytes;
-}
-
-/// Reads parts off the front of a token.
-class Parts {
- public:
-  explicit Parts(std::string_view bytes) noexcept : rest_(bytes) {}
-
-  std::string_view take(std::size_t count) noexcept {
-    if (count > rest_.size()) {
-      broken_ = true;
-      count = rest_.size();
-    }
-    const std::string_view part = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return part;
-  }
-  std::string_view take_with_length() noexcept {
-    const std::string_view length = take(1);
-    return take(length.empty() ? 0 : static_cast<unsigned char>(length.front()));
-  }
-  [[nodiscard]] bool is_whole() const noexcept { return !broken_ && rest_.empty(); }
-
- private:
-  std::string_view rest_;
-  bool broken_ = false;
-};
-
-std::string time_text(Timestamp time) {
-  const auto count = static_cast<std::uint64_t>(time.time_since_epoch().count());
-  std::string bytes;
-  for (int shift = 56; shift >= 0; shift -= 8)
-    bytes += static_cast<char>((count >> shift) & 0xff);
-  return bytes;
-}
-
-Timestamp to_time(std::string_view bytes) noexcept {
-  std::uint64_t count = 0;
-  for (const char byte : bytes)
-    count = count << 8 | static_cast<unsigned char>(byte);
-  return Timestamp{milliseconds{static_cast<milliseconds::rep>(count)}};
 }
 
 bool is_key_name(std::string_view id) noexcept {
@@ -156,9 +81,7 @@ std::string TokenSigner::issue(std::string_view purpose, std::string_view subjec
   if (purpose.empty() || purpose.size() > longest_purpose) {
     throw Error(Errc::invalid_argument, "a token's purpose has 1 to 64 bytes");
   }
-  if (ttl < milliseconds{1} || ttl > Timestamp::max() - now) {
-    throw Error(Errc::invalid_argument, "a token lives 1 ms or more, and ends some day");
-  }
+  check_lifetime(ttl, now);
   const TokenKey& key = keys_.front();
   const OwnerToken nonce = OwnerToken::generate();
   std::string bytes(1, version);

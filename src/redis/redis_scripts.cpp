@@ -15,14 +15,15 @@ namespace detail::redis {
 namespace {
 
 constexpr int phases = 7;
-constexpr int events = 12;
+constexpr int events = 13;
 /// The rows are text: two characters each, from '#' on, which leaves out '"' and ends before '\'.
 constexpr char first_character = '#';
 
 static_assert(static_cast<int>(Phase::issued) == phases - 1);
-static_assert(static_cast<int>(Event::resolve_retry) == events - 1);
+static_assert(static_cast<int>(Event::issue) == events - 1);
 static_assert(static_cast<int>(Answer::lost) == 6 && static_cast<int>(Answer::stored) == 5);
-static_assert(static_cast<int>(Event::begin) == 0 && static_cast<int>(Event::mark_effect) == 3);
+static_assert(static_cast<int>(Event::begin) == 0 && static_cast<int>(Event::begin_issued) == 1);
+static_assert(static_cast<int>(Event::mark_effect) == 3);
 
 /// Every row of the table, in the order in which `row` of the scripts counts.
 std::string transition_table() {
@@ -257,16 +258,22 @@ end
 )lua";
 
 /// Nothing that could be denied follows a write.
-/// ARGV: first value, owner, lease, hold (0 or 1), fingerprint, earlier fingerprint.
+/// ARGV: first value, owner, lease, hold (0 or 1), fingerprint, earlier fingerprint, event.
 constexpr std::string_view begin_body = R"lua(
-if not v then
+local function begin_life()
   redis.call('SET', key, ARGV[1], 'PX', L_text)
   return {0, ARGV[1], t + L, t}
+end
+local event = tonumber(ARGV[7])
+if not v then
+  if event == 1 then return {6, '', -1, t} end
+  return begin_life()
 end
 if r.fingerprint and ARGV[5] ~= '' and r.fingerprint ~= ARGV[5] and r.fingerprint ~= ARGV[6] then
   return {7, v, ends, t}
 end
-local to, answer, fence, owner, lease = row(0, owned_by(ARGV[2]))
+local to, answer, fence, owner, lease = row(event, owned_by(ARGV[2]))
+if fence == 1 then return begin_life() end
 if to == phase and fence == 0 and owner == 0 and lease == 0 then return {answer, v, ends, t} end
 if owner == 1 then
   r.attempt = r.attempt + 1
@@ -378,6 +385,18 @@ finish(tonumber(ARGV[11]))
 return {answer, t}
 )lua";
 
+/// ARGV: event, issuer, lifetime.
+constexpr std::string_view issue_body = R"lua(
+if v then
+  local _, answer = row(tonumber(ARGV[1]), owned_by(ARGV[2]))
+  return {answer, t}
+end
+r = {state = 5, hold = 0, marked = 0, permanent = 0, fence = 0, attempt = 0, owner = ARGV[2],
+     created = t, updated = t}
+finish(tonumber(ARGV[3]))
+return {5, t}
+)lua";
+
 constexpr std::string_view find_body = R"lua(
 local v = value()
 if not v then return {false, -1, now()} end
@@ -408,6 +427,8 @@ std::string_view body_of(ScriptName name) noexcept {
       return write_body;
     case ScriptName::resolve:
       return resolve_body;
+    case ScriptName::issue:
+      return issue_body;
     case ScriptName::find:
       return find_body;
   }
@@ -441,7 +462,8 @@ using Scripts = std::array<Script, script_count>;
 
 Scripts make_all(Dialect dialect) {
   return {make(ScriptName::begin, dialect), make(ScriptName::write, dialect),
-          make(ScriptName::resolve, dialect), make(ScriptName::find, dialect)};
+          make(ScriptName::resolve, dialect), make(ScriptName::issue, dialect),
+          make(ScriptName::find, dialect)};
 }
 
 }  // namespace

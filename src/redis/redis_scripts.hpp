@@ -14,9 +14,10 @@ enum class ScriptName : std::uint8_t {
   begin,    ///< meets whatever record there is
   write,    ///< the owner's writes
   resolve,  ///< an operator's settlement
+  issue,    ///< makes a key that may be begun
   find,     ///< the value, and when it ends
 };
-inline constexpr std::size_t script_count = 4;
+inline constexpr std::size_t script_count = 5;
 
 /// What `begin` answers, besides the values of `Answer`, when the fingerprints differ.
 inline constexpr std::int64_t mismatch_answer = 7;

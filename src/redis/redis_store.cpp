@@ -29,6 +29,8 @@ BeginOutcome RedisStore::begin(const BeginRequest& request) {
                      [&](Connection& connection) { return impl_->begin(connection, request); });
 }
 
+WriteOutcome RedisStore::issue(const IssueRequest& request) { return impl_->issue(request); }
+
 WriteOutcome RedisStore::complete(const Key& key, const Ownership& by,
                                   const Completion& completion) {
   return impl_->write(key, {.event = Event::complete,

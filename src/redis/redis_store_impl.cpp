@@ -45,7 +45,8 @@ WriteOutcome to_outcome(Connection& connection, const redisReply& reply) {
 }
 
 /// What is told of a record that `begin` met.
-BeginOutcome to_outcome(Answer answer, StoredRecord record, std::int64_t end, Timestamp now) {
+BeginOutcome to_outcome(Answer answer, StoredRecord record, const BeginRequest& request,
+                        std::int64_t end, Timestamp now) {
   const RecordFacts facts = facts_of(record, end);
   const std::uint64_t fence = record.ownership.fence;
   const auto remaining = [&] { return remaining_of(record, end, now); };
@@ -66,7 +67,7 @@ BeginOutcome to_outcome(Answer answer, StoredRecord record, std::int64_t end, Ti
     case Answer::lost:
       break;
   }
-  refuse_issued();
+  return not_admitted(request);
 }
 
 /// The answer to a record that nobody's `begin` changes, whatever the time: no script is needed.
@@ -90,7 +91,7 @@ std::optional<BeginOutcome> settled(const StoredRecord& record, const BeginReque
   if (step != unchanged(phase, step.answer) || step != judged(LeaseStatus::run_out)) {
     return std::nullopt;
   }
-  return to_outcome(step.answer, record, no_end, now);
+  return to_outcome(step.answer, record, request, no_end, now);
 }
 
 /// The renewals of one batch. One that is refused keeps none of the others from being made.
@@ -240,7 +241,8 @@ BeginOutcome StoreImpl::begin(Connection& connection, const BeginRequest& reques
   const std::string key = key_of(request.key);
   const std::string first = first_value(request);
   const std::string ttl = to_text(unfinished_ttl);
-  if (connection.dialect() == Dialect::since_7_0) {
+  const bool may_create = request.admission == Admission::any;
+  if (connection.dialect() == Dialect::since_7_0 && may_create) {
     Commands commands({"SET", key, first, "NX", "GET", "PX", ttl});
     const bool asks_the_time = connection.clock().is_stale(std::chrono::steady_clock::now());
     if (asks_the_time) commands.add({"TIME"});
@@ -261,10 +263,12 @@ BeginOutcome StoreImpl::begin(Connection& connection, const BeginRequest& reques
     current = to_bytes(request.fingerprint->current());
     if (request.fingerprint->earlier()) earlier = to_bytes(*request.fingerprint->earlier());
   }
-  const ReplyPtr reply = connection.run(ScriptName::begin, key,
-                                        {first, bytes_of(request.owner), lease,
-                                         flag(request.mode == RecordMode::hold), current, earlier});
+  const ReplyPtr reply =
+      connection.run(ScriptName::begin, key,
+                     {first, bytes_of(request.owner), lease, flag(request.mode == RecordMode::hold),
+                      current, earlier, to_text(event_of(request.admission))});
   const std::int64_t answer = as_integer(element(*reply, 0));
+  if (answer == static_cast<std::int64_t>(Answer::lost)) return not_admitted(request);
   StoredRecord record = decode(as_text(element(*reply, 1)).value_or(""));
   const std::int64_t end = as_integer(element(*reply, 2));
   const std::int64_t now = as_integer(element(*reply, 3));
@@ -275,8 +279,19 @@ BeginOutcome StoreImpl::begin(Connection& connection, const BeginRequest& reques
         request.fingerprint ? request.fingerprint->match(stored) : FingerprintMatch::different,
         stored.scheme};
   }
-  return to_outcome(static_cast<Answer>(answer), std::move(record), end,
+  return to_outcome(static_cast<Answer>(answer), std::move(record), request, end,
                     Timestamp{milliseconds{now}});
+}
+
+WriteOutcome StoreImpl::issue(const IssueRequest& request) {
+  check_issue(request);
+  const std::string name = key_of(request.key);
+  const std::string event = to_text(Event::issue);
+  const std::string lifetime = to_text(stored_retention(request.lifetime));
+  return call(Effect::writes, [&](Connection& connection) {
+    return to_outcome(connection, *connection.run(ScriptName::issue, name,
+                                                  {event, bytes_of(request.issuer), lifetime}));
+  });
 }
 
 WriteOutcome StoreImpl::write(const Key& key, const Write& write) {

@@ -87,6 +87,7 @@ class StoreImpl {
     std::string_view reason = {};
     const std::optional<std::string>* result = nullptr;
   };
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome write(const Key& key, const Write& write);
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
   [[nodiscard]] WriteOutcome resolve(const Record& seen, const Resolution& resolution);

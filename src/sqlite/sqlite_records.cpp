@@ -173,7 +173,7 @@ std::optional<Row> Records::load_success(const Key& key) {
 std::optional<BeginOutcome> Records::peek(const BeginRequest& request, Timestamp now) {
   std::optional<Row> row = load_success(request.key);
   if (!row) row = load(request.key);
-  if (!row) return std::nullopt;
+  if (!row && request.admission == Admission::any) return std::nullopt;
   BeginDecision decision = decide_begin(row, request, now);
   if (decision.change == RowChange::changed) return std::nullopt;
   return std::move(decision.outcome);

@@ -78,7 +78,7 @@ void let_in(Row& row, const BeginRequest& request) {
   row.result.reset();
 }
 
-BeginOutcome to_outcome(Answer answer, Row& row, Timestamp now) {
+BeginOutcome to_outcome(Answer answer, Row& row, const BeginRequest& request, Timestamp now) {
   const RecordFacts& facts = row.facts;
   switch (answer) {
     case Answer::acquired:
@@ -97,7 +97,7 @@ BeginOutcome to_outcome(Answer answer, Row& row, Timestamp now) {
     case Answer::lost:
       break;
   }
-  refuse_issued();
+  return not_admitted(request);
 }
 
 /// A judged write: applies the table's step, then `and_then` to what it does not know of.
@@ -122,12 +122,25 @@ BeginDecision decide_begin(std::optional<Row>& row, const BeginRequest& request,
   const Phase from = row ? phase_of(row->facts, now) : Phase::absent;
   if (!changes(step, from)) {
     if (!row) row.emplace();
-    return {to_outcome(step.answer, *row, now), RowChange::none};
+    return {to_outcome(step.answer, *row, request, now), RowChange::none};
   }
   if (step.fence == FenceStep::first) row = first_row(request, now);
   if (step.owner == OwnerStep::caller) let_in(*row, request);
   apply(*row, step, from, request.owner, request.lease, now);
-  return {to_outcome(step.answer, *row, now), RowChange::changed};
+  return {to_outcome(step.answer, *row, request, now), RowChange::changed};
+}
+
+WriteDecision decide_issue(std::optional<Row>& row, const IssueRequest& request, Timestamp now) {
+  const Transition step = judge_issue(facts_of(row), request.issuer, now);
+  if (step.answer != Answer::stored) return {WriteOutcome::lost, RowChange::none};
+  if (step.owner == OwnerStep::keep) return {WriteOutcome::stored, RowChange::none};
+  row.emplace();
+  row->facts.state = RecordState::issued;
+  row->facts.ownership = {request.issuer, 0};
+  row->facts.created_at = now;
+  row->facts.expires_at = add_saturating(now, request.lifetime);
+  row->updated_at = now;
+  return {WriteOutcome::stored, RowChange::changed};
 }
 
 WriteDecision decide_complete(std::optional<Row>& row, const Ownership& by,

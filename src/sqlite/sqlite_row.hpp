@@ -39,6 +39,9 @@ struct WriteDecision {
 [[nodiscard]] BeginDecision decide_begin(std::optional<Row>& row, const BeginRequest& request,
                                          Timestamp now);
 
+[[nodiscard]] WriteDecision decide_issue(std::optional<Row>& row, const IssueRequest& request,
+                                         Timestamp now);
+
 /// The same for the owner's writes.
 [[nodiscard]] WriteDecision decide_complete(std::optional<Row>& row, const Ownership& by,
                                             const Completion& completion, Timestamp now);

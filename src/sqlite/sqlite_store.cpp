@@ -29,6 +29,13 @@ BeginOutcome SqliteStore::begin(const BeginRequest& request) {
   return impl_->write([&](Records& records, Timestamp now) { return records.begin(request, now); });
 }
 
+WriteOutcome SqliteStore::issue(const IssueRequest& request) {
+  detail::check_issue(request);
+  return impl_->write_record(request.key, [&](std::optional<Row>& row, Timestamp now) {
+    return detail::sqlite::decide_issue(row, request, now);
+  });
+}
+
 WriteOutcome SqliteStore::complete(const Key& key, const Ownership& by,
                                    const Completion& completion) {
   return impl_->write_record(key, [&](std::optional<Row>& row, Timestamp now) {

@@ -1,10 +1,13 @@
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "idempotency/patterns/sql_states.hpp"
 #include "idempotency/stores/mysql.hpp"
 #include "idempotency/testing/states_conformance.hpp"
 #include "idempotency/testing/tcc_conformance.hpp"
+#include "idempotency/testing/tokens_conformance.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency::testing {
@@ -30,7 +33,7 @@ class MySqlStatesFixture {
     return states_.transition(store_, id, from, to);
   }
   std::optional<OrderState> look(const std::string& id) {
-    return detail::in_own_transaction(
+    return idempotency::detail::in_own_transaction(
         store_, [&](MySqlTransaction& transaction) { return states_.look(transaction, id); });
   }
 
@@ -58,6 +61,19 @@ class MySqlTccFixture {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStates, StatesConformance, MySqlStatesFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlTcc, TccConformance, MySqlTccFixture);
+
+class MySqlTokensFixture {
+ public:
+  static constexpr std::chrono::milliseconds clock_tolerance{150};
+
+  MySqlStore& store() { return store_; }
+  static void advance(std::chrono::milliseconds span) { std::this_thread::sleep_for(span); }
+
+ private:
+  MySqlStore store_{MariaDbServer::shared().options()};
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlTokens, TokenServiceConformance, MySqlTokensFixture);
 
 }  // namespace
 }  // namespace idempotency::testing

@@ -163,6 +163,38 @@ TEST_F(MySqlCost, IsOneExchangeAndNoFlushForADuplicateSeenBefore) {
   EXPECT_EQ(cost, (Counts{.exchanges = 1, .statements = 1, .prepared = 0, .flushes = 0}));
 }
 
+// An UPDATE that decides and a SELECT that tells, in one text.
+TEST_F(MySqlCost, IsNoMoreExchangesUnderAOneTimeToken) {
+  for (const std::string value : {"warm-up", "0", "1", "2", "3", "4", "5"}) {
+    ASSERT_EQ(store_.issue({.key = {"cost", value}, .issuer = OwnerToken::generate()}),
+              WriteOutcome::stored);
+  }
+  const auto submit = [&](const std::string& value) {
+    return guard_
+        .run({.key = {"cost", value}, .admission = Admission::issued},
+             [] { return std::string("result"); })
+        .status();
+  };
+  EXPECT_EQ(submit("warm-up"), RunStatus::executed);
+
+  const Counts first =
+      cost_of([&](const std::string& value) { EXPECT_EQ(submit(value), RunStatus::executed); });
+  MySqlStore elsewhere(through_proxy());  // which has not seen the keys
+  IdempotencyGuard guard{elsewhere};
+  const auto repeat = [&](const std::string& value) {
+    EXPECT_EQ(guard
+                  .run({.key = {"cost", value}, .admission = Admission::issued},
+                       [] { return std::string("result"); })
+                  .status(),
+              RunStatus::replayed);
+  };
+  repeat("warm-up");
+  const Counts duplicate = cost_of(repeat);
+
+  EXPECT_EQ(first, (Counts{.exchanges = 2, .statements = 3, .prepared = 0, .flushes = 2}));
+  EXPECT_EQ(duplicate, (Counts{.exchanges = 1, .statements = 2, .prepared = 0, .flushes = 0}));
+}
+
 // BEGIN rides with the record's INSERT and COMMIT with its UPDATE.
 TEST_F(MySqlCost, IsInATransactionThatOfTheBusinessAlone) {
   PlainConnection business(through_proxy());

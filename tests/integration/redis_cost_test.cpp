@@ -59,6 +59,27 @@ TEST_F(RedisCost, IsOneNativeCommandForADuplicate) {
   EXPECT_EQ(monitor_.commands(), (Names{"SET"}));
 }
 
+TEST_F(RedisCost, IsNoMoreUnderAOneTimeToken) {
+  const auto issue = [&](const char* value) {
+    ASSERT_EQ(store_.issue({.key = {"payment", value}, .issuer = OwnerToken::generate()}),
+              WriteOutcome::stored);
+  };
+  const auto submit = [&](const char* value) {
+    const Operation operation{.key = {"payment", value}, .admission = Admission::issued};
+    return guard_.run(operation, [] { return std::string("charge-1"); }).status();
+  };
+  issue("token-0");
+  ASSERT_EQ(submit("token-0"), RunStatus::executed);  // the scripts are there
+  static_cast<void>(monitor_.commands());
+
+  issue("token-1");
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA"}));
+  ASSERT_EQ(submit("token-1"), RunStatus::executed);
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA", "EVALSHA"}));
+  ASSERT_EQ(submit("token-1"), RunStatus::replayed);
+  EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA"}));
+}
+
 // RD-13
 TEST_F(RedisCost, IsOneScriptForEachStepBeforeRedis7) {
   const auto older = RedisStandIn::of_version(server().port(), "6.2.14");

@@ -22,10 +22,10 @@ using std::string_view_literals::operator""sv;
 constexpr std::array phase_names{
     "absent"sv,           "processing"sv, "success"sv, "failed_retryable"sv,
     "failed_permanent"sv, "uncertain"sv,  "issued"sv};
-constexpr std::array event_names{"begin"sv,           "begin_issued"sv,   "renew"sv,
-                                 "mark_effect"sv,     "complete"sv,       "fail_retryable"sv,
-                                 "fail_permanent"sv,  "doubt"sv,          "release"sv,
-                                 "resolve_success"sv, "resolve_failed"sv, "resolve_retry"sv};
+constexpr std::array event_names{
+    "begin"sv,          "begin_issued"sv,   "renew"sv, "mark_effect"sv, "complete"sv,
+    "fail_retryable"sv, "fail_permanent"sv, "doubt"sv, "release"sv,     "resolve_success"sv,
+    "resolve_failed"sv, "resolve_retry"sv,  "issue"sv};
 constexpr std::array answer_names{"acquired"sv,  "in_progress"sv, "completed"sv, "failed"sv,
                                   "uncertain"sv, "stored"sv,      "lost"sv};
 constexpr std::array fence_names{"keep"sv, "first"sv, "next"sv};
@@ -33,7 +33,7 @@ constexpr std::array owner_names{"keep"sv, "caller"sv};
 constexpr std::array lease_names{"keep"sv, "start"sv, "clear"sv};
 
 static_assert(phase_names.size() == static_cast<std::size_t>(Phase::issued) + 1);
-static_assert(event_names.size() == static_cast<std::size_t>(Event::resolve_retry) + 1);
+static_assert(event_names.size() == static_cast<std::size_t>(Event::issue) + 1);
 static_assert(answer_names.size() == static_cast<std::size_t>(Answer::lost) + 1);
 static_assert(fence_names.size() == static_cast<std::size_t>(FenceStep::next) + 1);
 static_assert(owner_names.size() == static_cast<std::size_t>(OwnerStep::caller) + 1);

@@ -46,6 +46,8 @@ struct Describe {
     return outcome.match == FingerprintMatch::different ? "mismatch" : "mismatch, not comparable";
   }
 
+  std::string operator()(const NotIssued& /*outcome*/) const { return "not issued"; }
+
   std::string operator()(Errc error) const { return std::string(to_string(error)); }
   std::string operator()(const BeginOutcome& outcome) const { return std::visit(*this, outcome); }
   std::string operator()(WriteOutcome outcome) const {

@@ -137,6 +137,7 @@ void Oracle::ended(const CallEnding& ending) {
       return;
     case RunStatus::executed_pending_commit:
     case RunStatus::undecidable:
+    case RunStatus::not_issued:
       throw Violation("a call without a transaction or a fallback must not end like this");
     case RunStatus::in_progress:
     case RunStatus::mismatch:

@@ -251,7 +251,7 @@ BeginOutcome ReferenceRecords::answer(Answer answer, Entry& entry, Timestamp now
     case Answer::lost:
       break;
   }
-  detail::refuse_issued();
+  throw Error(Errc::store_refused, "reference store: the key was issued");
 }
 
 // --- the owner's writes ---

@@ -327,7 +327,8 @@ TEST_F(CachingStoreTest, NeverKeepsAnUncertainRecordAndReplaysItsResolution) {
 
   ASSERT_EQ(whole.resolve(*whole.find(key), {.verdict = Resolution::Verdict::succeeded,
                                              .result = "settled",
-                                             .resolver = token(9)}),
+                                             .resolver = token(9),
+                                             .retention = 1h}),
             WriteOutcome::stored);
 
   EXPECT_EQ(std::get<Completed>(whole.begin(request(2))).result, "settled");

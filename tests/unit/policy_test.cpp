@@ -43,7 +43,39 @@ TEST(PolicyTable, KnowsPaymentOrderAndEverythingElse) {
   EXPECT_EQ(table.find("anything").on_store_failure, OnStoreFailure::refuse);
 }
 
-TEST(PolicyTable, ReplacesThePolicyOfAType) {
+TEST(PolicyTable, ChangesOnlyWhatIsSaidOfAType) {
+  PolicyTable table;
+
+  table.set("payment", {.lease = 5s}).set("payment", {.wait = 1s}).set("refund", {.lease = 7s});
+
+  EXPECT_EQ(table.find("payment").lease, 5s);
+  EXPECT_EQ(table.find("payment").wait, 1s);
+  EXPECT_EQ(table.find("payment").on_expired_lease, RecordMode::hold);
+  EXPECT_EQ(table.find("payment").success_retention, 30 * 24h);
+  EXPECT_EQ(table.find("refund").success_retention, 1h);
+}
+
+TEST(PolicyTable, SaysHowADurationIsWritten) {
+  try {
+    static_cast<void>(PolicyTable::from_json(R"({"payment": {"lease": 3}})"));
+    FAIL() << "a duration without a unit was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::invalid_policy);
+    EXPECT_NE(std::string(error.what()).find("30s"), std::string::npos) << error.what();
+  }
+}
+
+TEST(PolicyTable, ReplacesAWholePolicy) {
+  PolicyTable table;
+
+  table.replace("payment", {.lease = 5s}).replace_default({.lease = 6s});
+
+  EXPECT_EQ(table.find("payment").lease, 5s);
+  EXPECT_EQ(table.find("payment").on_expired_lease, RecordMode::take_over);
+  EXPECT_EQ(table.find("other").lease, 6s);
+}
+
+TEST(PolicyTable, SetsThePolicyOfEachType) {
   PolicyTable table;
 
   table.set("payment", {.lease = 5s}).set("refund", {.lease = 7s}).set_default({.lease = 9s});

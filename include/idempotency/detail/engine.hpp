@@ -49,6 +49,8 @@ class Engine {
   [[nodiscard]] RunOutcome run_in_transaction(Operation operation, TransactionPort& transaction,
                                               HandlerPort& handler);
 
+  [[nodiscard]] Policy policy_of(const Operation& operation) const;
+
   struct Parts;
 
  private:

@@ -71,11 +71,18 @@ struct BeginVerdict {
   Transition transition;
 };
 
-/// What the only `lost` of a `begin` means.
-[[noreturn]] inline void refuse_issued() {
+/// What `lost` means as the answer to a `begin`.
+///
+/// Errors: `Errc::store_refused` for a one-time token that was issued and not used, where any key is admitted.
+[[nodiscard]] inline NotIssued not_admitted(const BeginRequest& request) {
+  if (request.admission == Admission::issued) return {};
   throw Error(
       Errc::store_refused,
       "the key belongs to a one-time token that was issued; use it through its token service");
+}
+
+[[nodiscard]] constexpr Event event_of(Admission admission) noexcept {
+  return admission == Admission::issued ? Event::begin_issued : Event::begin;
 }
 
 /// Retention, then fingerprint, then state. `facts` is null for a record that is not there.
@@ -84,9 +91,10 @@ struct BeginVerdict {
 [[nodiscard]] inline BeginVerdict judge_begin(const RecordFacts* facts, const BeginRequest& request,
                                               Timestamp now) {
   const Phase phase = facts == nullptr ? Phase::absent : phase_of(*facts, now);
+  const Event event = event_of(request.admission);
   if (phase == Phase::absent) {
-    return {std::nullopt, v0::transition(phase, Event::begin, Standing::other, LeaseStatus::running,
-                                         request.mode)};
+    return {std::nullopt,
+            v0::transition(phase, event, Standing::other, LeaseStatus::running, request.mode)};
   }
   const bool unfinished = phase == Phase::processing || phase == Phase::uncertain;
   const bool judge_fingerprint =
@@ -99,10 +107,24 @@ struct BeginVerdict {
       facts->ownership.owner == request.owner ? Standing::current : Standing::other;
   const RecordMode mode =
       planted_now(PlantedBug::callers_policy_judges) ? request.mode : mode_of(*facts);
-  const Transition transition =
-      v0::transition(phase, Event::begin, standing, lease_of(*facts, now), mode);
-  if (transition.answer == Answer::lost) refuse_issued();
+  const Transition transition = v0::transition(phase, event, standing, lease_of(*facts, now), mode);
+  if (transition.answer == Answer::lost) static_cast<void>(not_admitted(request));
   return {std::nullopt, transition};
+}
+
+/// Errors: `Errc::invalid_argument` for a key that would never be there.
+inline void check_issue(const IssueRequest& request) {
+  if (request.lifetime >= std::chrono::milliseconds{1}) return;
+  throw Error(Errc::invalid_argument, "a key that is issued lives for 1 ms or more");
+}
+
+/// A key that is to be issued. `facts` is null for a record that is not there.
+[[nodiscard]] constexpr Transition judge_issue(const RecordFacts* facts, const OwnerToken& issuer,
+                                               Timestamp now) noexcept {
+  const Phase phase = facts == nullptr ? Phase::absent : phase_of(*facts, now);
+  const bool own = facts != nullptr && facts->ownership.owner == issuer;
+  return v0::transition(phase, Event::issue, own ? Standing::current : Standing::other,
+                        LeaseStatus::running, RecordMode::take_over);
 }
 
 /// A write by the owner. `facts` is null for a record that is not there.

@@ -40,6 +40,9 @@ class StorePort {
   /// Whether `renew_many` is one exchange; otherwise rows are renewed one by one, side by side.
   [[nodiscard]] virtual bool batches() const noexcept = 0;
   virtual std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) = 0;
+  /// Whether `issue` can do anything but throw.
+  [[nodiscard]] virtual bool issues() const noexcept { return false; }
+  virtual WriteOutcome issue(const IssueRequest& request);
 };
 
 template <Store StoreT>
@@ -87,6 +90,20 @@ class StorePortOf final : public StorePort {
         outcomes.push_back(store_->renew(renewal.key, renewal.ownership, renewal.lease));
       }
       return outcomes;
+    }
+  }
+  [[nodiscard]] bool issues() const noexcept override {
+    if constexpr (requires { store_->issues(); }) {
+      return store_->issues();
+    } else {
+      return IssuingStore<StoreT>;
+    }
+  }
+  WriteOutcome issue(const IssueRequest& request) override {
+    if constexpr (IssuingStore<StoreT>) {
+      return store_->issue(request);
+    } else {
+      return StorePort::issue(request);
     }
   }
 

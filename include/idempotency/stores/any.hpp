@@ -142,6 +142,11 @@ class AnyStore {
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
     return box_->port().begin(request);
   }
+  /// Errors: also `Errc::store_refused` where the store behind it is no `IssuingStore` (`issues()`).
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request) {
+    return box_->port().issue(request);
+  }
+  [[nodiscard]] bool issues() const noexcept { return box_->port().issues(); }
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion) {
     return box_->port().complete(key, by, completion);
@@ -178,6 +183,7 @@ class AnyStore {
   std::unique_ptr<detail::StoreBox> box_;
 };
 static_assert(BatchStore<AnyStore>);
+static_assert(IssuingStore<AnyStore>);
 
 }  // namespace v0
 }  // namespace idempotency

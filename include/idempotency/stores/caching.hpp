@@ -69,6 +69,10 @@ class CachingStore : public detail::TransactionTypes<Inner> {
     return outcome;
   }
 
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request) requires IssuingStore<Inner> {
+    return inner_->issue(request);
+  }
+
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion) {
     const std::optional<Note> note = table_.take_note(key, by);

@@ -44,6 +44,7 @@ class MemoryStore {
   ~MemoryStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
   [[nodiscard]] WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
@@ -70,6 +71,7 @@ class MemoryStore {
 };
 
 static_assert(Store<MemoryStore>);
+static_assert(IssuingStore<MemoryStore>);
 static_assert(AdminStore<MemoryStore>);
 static_assert(BatchStore<MemoryStore>);
 

@@ -105,6 +105,7 @@ class MySqlStore {
   void create_schema();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
   [[nodiscard]] WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
@@ -157,6 +158,7 @@ class MySqlStore {
   std::unique_ptr<detail::mysql::StoreImpl> impl_;
 };
 static_assert(Store<MySqlStore>);
+static_assert(IssuingStore<MySqlStore>);
 static_assert(AdminStore<MySqlStore>);
 static_assert(BatchStore<MySqlStore>);
 static_assert(TransactionalStore<MySqlStore>);

@@ -109,6 +109,7 @@ class RedisStore {
   ~RedisStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
   [[nodiscard]] WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
@@ -139,6 +140,7 @@ class RedisStore {
   std::unique_ptr<detail::redis::StoreImpl> impl_;
 };
 static_assert(Store<RedisStore>);
+static_assert(IssuingStore<RedisStore>);
 static_assert(AdminStore<RedisStore>);
 static_assert(BatchStore<RedisStore>);
 

@@ -95,6 +95,7 @@ class SqliteStore {
   ~SqliteStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
   [[nodiscard]] WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
@@ -149,6 +150,7 @@ class SqliteStore {
   std::unique_ptr<detail::sqlite::StoreImpl> impl_;
 };
 static_assert(Store<SqliteStore>);
+static_assert(IssuingStore<SqliteStore>);
 static_assert(AdminStore<SqliteStore>);
 static_assert(BatchStore<SqliteStore>);
 static_assert(TransactionalStore<SqliteStore>);

@@ -108,6 +108,10 @@ class FaultyStore : public detail::FaultyTransactionTypes<Inner> {
     return perform(on(StoreCall::begin),
                    [inner = inner_, request] { return inner->begin(request); });
   }
+  [[nodiscard]] WriteOutcome issue(const IssueRequest& request) requires IssuingStore<Inner> {
+    return perform(on(StoreCall::begin),
+                   [inner = inner_, request] { return inner->issue(request); });
+  }
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion) {
     return perform(on(StoreCall::complete), [inner = inner_, key, by, completion] {

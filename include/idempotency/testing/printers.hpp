@@ -151,6 +151,8 @@ inline void PrintTo(const Mismatch& outcome, std::ostream* out) {
   *out << ", stored scheme " << static_cast<int>(outcome.stored_scheme) << '}';
 }
 
+inline void PrintTo(const NotIssued& /*outcome*/, std::ostream* out) { *out << "NotIssued"; }
+
 inline void PrintTo(const Record& record, std::ostream* out) {
   *out << "Record{";
   PrintTo(record.key, out);
@@ -178,10 +180,10 @@ inline void PrintTo(Phase phase, std::ostream* out) {
 }
 
 inline void PrintTo(Event event, std::ostream* out) {
-  constexpr std::string_view names[] = {"begin",           "begin_issued",   "renew",
-                                        "mark_effect",     "complete",       "fail_retryable",
-                                        "fail_permanent",  "doubt",          "release",
-                                        "resolve_success", "resolve_failed", "resolve_retry"};
+  constexpr std::string_view names[] = {
+      "begin",          "begin_issued",   "renew", "mark_effect", "complete",
+      "fail_retryable", "fail_permanent", "doubt", "release",     "resolve_success",
+      "resolve_failed", "resolve_retry",  "issue"};
   *out << names[static_cast<std::size_t>(event)];
 }
 

@@ -11,7 +11,8 @@
 //   using namespace idempotency::testing;
 //   INSTANTIATE_TYPED_TEST_SUITE_P(MyStore, StoreConformance, MyFixture);
 //
-// `AdminStoreConformance` and `SettlementConformance`, `BatchStoreConformance`, `TransactionalStoreConformance` are for
+// `AdminStoreConformance` and `SettlementConformance`, `BatchStoreConformance`, `IssuingStoreConformance`,
+// `TransactionalStoreConformance` are for
 // stores that can do more; instantiate those that fit. What else a fixture may have is said at `ConformanceFixture`.
 
 #include "idempotency/testing/conformance_admin.hpp"
@@ -20,6 +21,7 @@
 #include "idempotency/testing/conformance_fingerprint.hpp"
 #include "idempotency/testing/conformance_fixture.hpp"
 #include "idempotency/testing/conformance_identity.hpp"
+#include "idempotency/testing/conformance_issue.hpp"
 #include "idempotency/testing/conformance_life.hpp"
 #include "idempotency/testing/conformance_ownership.hpp"
 #include "idempotency/testing/conformance_settlement.hpp"
