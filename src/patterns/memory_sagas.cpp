@@ -47,6 +47,7 @@ std::optional<SagaRow> MemorySagas::claim(const SagaClaim& claim) {
   SagaRow* row = due(claim);
   if (row == nullptr) return std::nullopt;
   row->claim = {claim.worker, row->claim.fence + 1};
+  ++row->claims;
   row->due_at = clock_->now() + claim.lease;
   return read(*row);
 }
@@ -60,6 +61,7 @@ std::optional<SagaRow> MemorySagas::advance(const SagaRow& seen, const SagaChang
   if (row.claim == next) return read(row);  // a repetition
   if (row.claim != seen.claim) return std::nullopt;
   row.claim = next;
+  row.claims = 0;
   row.progress = change.to;
   row.note = detail::cut(change.note);
   row.updated_at = clock_->now();
@@ -82,6 +84,7 @@ WriteOutcome MemorySagas::decide(const SagaRow& seen, const SagaVerdict& verdict
   audit_[found->first].push_back(
       {verdict.decision, row.progress, verdict.who, verdict.why, row.updated_at});
   row.claim = next;
+  row.claims = 0;
   row.progress = change.to;
   row.note = change.note;
   row.due_at.reset();

@@ -94,7 +94,7 @@ SagaClaim SagaRules::claim(std::optional<std::string> id) const {
 }
 
 SagaReport SagaRules::report(SagaRow row, std::string_view input) const {
-  if (row.input != input) return {SagaStatus::mismatch, std::move(row)};
+  if (row.input != input) return {SagaStatus::mismatch, {.name = std::move(row.name)}};
   if (row.plan != saga_.plan() && !is_ended(row.progress.state)) {
     throw Error(Errc::invalid_argument,
                 "the saga was started under another list of steps: move it on with a worker that "
@@ -143,8 +143,13 @@ SagaChange SagaRules::change(const SagaRow& row, const SagaRun& run) const {
   return change;
 }
 
-bool SagaRules::is_too_old(const SagaRow& row) const noexcept {
-  return row.read_at - row.created_at > options_.max_age;
+std::string SagaRules::why_not(const SagaRow& row) const {
+  if (row.read_at - row.created_at > options_.max_age) {
+    return "the saga is older than the records of its steps are kept for";
+  }
+  if (row.claims > options_.max_attempts) return "its workers keep dying over it";
+  if (row.progress.step >= saga_.steps().size()) return "its row names a step that there is not";
+  return {};
 }
 
 void SagaRules::seal(const Execution& execution, std::uint32_t known_runs) {

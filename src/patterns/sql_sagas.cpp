@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view named = " WHERE definition = ? AND id = ?";
 constexpr std::string_view first_columns =
     "definition, id, plan, steps, input, state, step, attempts, known_runs, note, owner, fence, "
-    "created_at, updated_at, due_at";
+    "claims, created_at, updated_at, due_at";
 
 [[noreturn]] void throw_unreadable() {
   throw Error(Errc::store_corrupt,
@@ -63,7 +63,7 @@ SagaStatements::SagaStatements(const SqlSagasOptions& options)
 std::string SagaStatements::insert(SqlDialect dialect) const {
   const std::string now(now_milliseconds(dialect));
   return "INSERT INTO " + table_ + " (" + std::string(first_columns) +
-         ") VALUES (?, ?, ?, ?, ?, 1, 0, 0, 0, ?, ?, 1, " + now + ", " + now + ", " + now +
+         ") VALUES (?, ?, ?, ?, ?, 1, 0, 0, 0, ?, ?, 1, 0, " + now + ", " + now + ", " + now +
          " + ?)" +
          (dialect == SqlDialect::sqlite ? " ON CONFLICT DO NOTHING"
                                         : " ON DUPLICATE KEY UPDATE state = state");
@@ -80,12 +80,14 @@ std::string SagaStatements::look(SqlDialect dialect) const {
 
 std::string SagaStatements::due(SqlDialect dialect) const {
   return "SELECT id FROM " + table_ + " WHERE definition = ? AND plan = ? AND due_at <= " +
-         std::string(now_milliseconds(dialect)) + " ORDER BY due_at LIMIT ?";
+         std::string(now_milliseconds(dialect)) +
+         " AND state IN (1, 2, 5, 6) ORDER BY due_at LIMIT ?";
 }
 
 std::string SagaStatements::take(SqlDialect dialect) const {
   const std::string now(now_milliseconds(dialect));
-  return "UPDATE " + table_ + " SET owner = ?, fence = fence + 1, due_at = " + now + " + ?" +
+  return "UPDATE " + table_ +
+         " SET owner = ?, fence = fence + 1, claims = claims + 1, due_at = " + now + " + ?" +
          std::string(named) + " AND plan = ? AND due_at <= " + now;
 }
 
@@ -93,7 +95,7 @@ std::string SagaStatements::move(SqlDialect dialect) const {
   const std::string now(now_milliseconds(dialect));
   return "UPDATE " + table_ +
          " SET owner = ?, state = ?, step = ?, attempts = ?, known_runs = ?, note = ?, "
-         "fence = fence + 1, updated_at = " +
+         "fence = fence + 1, claims = 0, updated_at = " +
          now + ", due_at = " + now + " + ?" + std::string(named) + " AND fence = ?";
 }
 
@@ -134,6 +136,7 @@ SagaRow saga_row(const SqlRow& row) {
   saga.note = row.as<SqlBlob>(at++).bytes;
   saga.claim.owner = owner_of(row.at(at++));
   saga.claim.fence = row.as<std::uint64_t>(at++);
+  saga.claims = row.as<std::uint32_t>(at++);
   saga.created_at = time_of(row.at(at++));
   saga.updated_at = time_of(row.at(at++));
   if (!row.at(at).is_null()) saga.due_at = time_of(row.at(at));
@@ -177,7 +180,8 @@ std::vector<std::string> saga_schema(const SqlSagasOptions& options, SqlDialect 
                 "steps INTEGER NOT NULL, input BLOB NOT NULL, state INTEGER NOT NULL, "
                 "step INTEGER NOT NULL, attempts INTEGER NOT NULL, known_runs INTEGER NOT NULL, "
                 "note BLOB NOT NULL, owner BLOB NOT NULL, fence INTEGER NOT NULL, "
-                "created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER, "
+                "claims INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT "
+                "NULL, due_at INTEGER, "
                 "PRIMARY KEY (definition, id))",
             index_on(options.table),
             audit +
@@ -193,6 +197,7 @@ std::vector<std::string> saga_schema(const SqlSagasOptions& options, SqlDialect 
               "step INT UNSIGNED NOT NULL, attempts INT UNSIGNED NOT NULL, "
               "known_runs INT UNSIGNED NOT NULL, note VARBINARY(1024) NOT NULL, "
               "owner BINARY(16) NOT NULL, fence BIGINT UNSIGNED NOT NULL, "
+              "claims INT UNSIGNED NOT NULL, "
               "created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL, due_at BIGINT NULL, "
               "PRIMARY KEY (definition, id), KEY due (definition, plan, due_at), "
               "KEY ended (definition, state, updated_at)) ENGINE = InnoDB",

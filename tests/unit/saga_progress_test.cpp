@@ -19,7 +19,7 @@ constexpr std::array all_states{State::running,        State::compensating,
                                 State::finished,       State::compensated,
                                 State::parked_running, State::parked_compensating};
 constexpr std::array all_outcomes{Outcome::done,      Outcome::failed, Outcome::retryable,
-                                  Outcome::unsettled, Outcome::busy,   Outcome::too_old};
+                                  Outcome::unsettled, Outcome::busy,   Outcome::unworkable};
 constexpr SagaLimits limits{.steps = 3, .max_attempts = 4};
 
 struct Arrow {
@@ -35,13 +35,13 @@ constexpr std::array arrows{
     Arrow{State::running, Outcome::retryable, {State::running, 1, 1, 1}},
     Arrow{State::running, Outcome::unsettled, {State::running, 1, 1, 0}},
     Arrow{State::running, Outcome::busy, {State::running, 1, 0, 0}},
-    Arrow{State::running, Outcome::too_old, {State::parked_running, 1, 0, 0}},
+    Arrow{State::running, Outcome::unworkable, {State::parked_running, 1, 0, 0}},
     Arrow{State::compensating, Outcome::done, {State::compensating, 0, 0, 0}},
     Arrow{State::compensating, Outcome::failed, {State::parked_compensating, 1, 0, 0}},
     Arrow{State::compensating, Outcome::retryable, {State::compensating, 1, 1, 0}},
     Arrow{State::compensating, Outcome::unsettled, {State::compensating, 1, 1, 0}},
     Arrow{State::compensating, Outcome::busy, {State::compensating, 1, 0, 0}},
-    Arrow{State::compensating, Outcome::too_old, {State::parked_compensating, 1, 0, 0}},
+    Arrow{State::compensating, Outcome::unworkable, {State::parked_compensating, 1, 0, 0}},
 };
 
 TEST(SagaTransition, LeadsFromEveryStateByEveryOutcomeAsTheTableSays) {

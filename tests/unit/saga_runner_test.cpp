@@ -117,6 +117,7 @@ TEST_F(Sagas, RunNothingAgainForASagaThatIsKnown) {
 
   EXPECT_EQ(again.status, SagaStatus::finished);
   EXPECT_EQ(other.status, SagaStatus::mismatch);
+  EXPECT_EQ(other.row.input, "");
   EXPECT_EQ(log.size(), 3U);
 }
 
@@ -380,6 +381,42 @@ TEST_F(Sagas, ParkASagaThatIsOlderThanItsStepsRecords) {
   EXPECT_EQ(report.value().row.progress.state, SagaState::parked_running);
   EXPECT_EQ(log.size(), 2U);
   EXPECT_EQ(alerts.size(), 1U);
+}
+
+TEST_F(Sagas, ParkASagaOverWhichWorkersKeepDying) {
+  Runner runner(guard, journal, definition(), options());
+  const SagaReport started = runner.start("7", "input");
+  for (int worker = 0; worker < 3; ++worker) {
+    ASSERT_TRUE(journal
+                    .claim({.definition = "order",
+                            .plan = started.row.plan,
+                            .worker = OwnerToken::generate(),
+                            .lease = 1s})
+                    .has_value());
+    clock.advance(1s);
+  }
+
+  const auto report = runner.work_once();
+  ASSERT_EQ(desk.resume(report.value().row, "ann", "the crash is mended"), WriteOutcome::stored);
+
+  EXPECT_EQ(report->row.progress.state, SagaState::parked_running);
+  EXPECT_EQ(alerts, (std::vector<std::string>{"its workers keep dying over it"}));
+  EXPECT_TRUE(log.empty());
+  EXPECT_EQ(runner.work_once().value().status, SagaStatus::finished);
+}
+
+TEST_F(Sagas, ParkASagaWhoseRowNamesNoStep) {
+  Runner runner(guard, journal, definition(), options());
+  const SagaReport started = runner.start("7", "input");
+  const auto own = journal.claim({.definition = "order",
+                                  .plan = started.row.plan,
+                                  .worker = OwnerToken::generate(),
+                                  .lease = 1s});
+  ASSERT_TRUE(journal.advance(own.value(), {.to = {SagaState::running, 9, 0, 0}, .due_in = 0ms})
+                  .has_value());
+
+  EXPECT_EQ(runner.work_once().value().status, SagaStatus::parked);
+  EXPECT_TRUE(log.empty());
 }
 
 TEST_F(Sagas, CallAnAlertAgainThatThrew) {

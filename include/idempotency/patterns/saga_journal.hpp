@@ -38,6 +38,8 @@ struct SagaRow {
   SagaProgress progress = {};
   std::string note = {};  ///< why it waits or was parked, for people
   Ownership claim = {};   ///< who wrote last; the fence rises with every write
+  std::uint32_t claims =
+      0;  ///< since the last progress or decision: how many workers had it, and said nothing
   Timestamp created_at{};
   Timestamp updated_at{};                          ///< last progress or decision
   std::optional<Timestamp> due_at = std::nullopt;  ///< nobody works on it before; absent: never

@@ -39,10 +39,10 @@ struct SagaProgress {
 enum class SagaOutcome : std::uint8_t {
   done = 1,  ///< it took effect, now or before; or there is nothing to undo
   failed,  ///< an action that has no effect and never will; a compensation that will never succeed
-  retryable,  ///< this run had no effect; another one may
-  unsettled,  ///< whether it took effect is not known
-  busy,       ///< another worker is running it
-  too_old,    ///< the saga is older than the records of its steps are kept: nothing was asked
+  retryable,   ///< this run had no effect; another one may
+  unsettled,   ///< whether it took effect is not known
+  busy,        ///< another worker is running it
+  unworkable,  ///< nothing was asked: the saga is too old, or its workers keep dying
 };
 
 /// The same with the number of the run, as the guard counts them; 0 when no handler was started.
@@ -89,7 +89,7 @@ constexpr SagaProgress after_action(SagaProgress from, SagaTry what,
       return tried_again_or(SagaState::parked_running, from, limits);
     case SagaOutcome::busy:
       break;
-    case SagaOutcome::too_old:
+    case SagaOutcome::unworkable:
       from.state = SagaState::parked_running;
       break;
   }
@@ -108,7 +108,7 @@ constexpr SagaProgress after_compensation(SagaProgress from, SagaTry what,
     case SagaOutcome::busy:
       break;
     case SagaOutcome::failed:
-    case SagaOutcome::too_old:
+    case SagaOutcome::unworkable:
       from.state = SagaState::parked_compensating;
       break;
   }
@@ -125,7 +125,8 @@ constexpr SagaProgress after_compensation(SagaProgress from, SagaTry what,
 ///   one of its runs fell silent, so that its effect may stand, the saga is parked instead.
 /// - What is not settled lets the saga go nowhere: it is asked again `max_attempts` times, and then parked. Waiting for another worker
 ///   is not counted.
-/// - A compensation is tried `max_attempts` times, and then parked; one that says it will never succeed, at once.
+/// - A compensation is tried `max_attempts` times, and then parked; one that says it will never succeed, at once. So is a saga that
+///   is not to be tried at all.
 [[nodiscard]] constexpr SagaProgress saga_transition(const SagaProgress& from, SagaTry what,
                                                      const SagaLimits& limits) noexcept {
   switch (from.state) {

@@ -23,7 +23,8 @@ namespace idempotency {
 inline namespace v0 {
 
 struct SagaOptions {
-  /// How often a step is tried in one direction, the first try included. At least 1.
+  /// How often a step is tried in one direction, the first try included, and how many workers may die over a saga one after the
+  /// other. At least 1.
   std::uint32_t max_attempts = 10;
   /// The pause behind the first try; doubles each time up to the longest. Each is drawn from its upper half.
   std::chrono::milliseconds first_pause{1'000};
@@ -86,7 +87,8 @@ class SagaRules {
   /// The same for a look that seals: whoever dies in it leaves nothing uncertain.
   [[nodiscard]] Operation look(const SagaRow& row, std::uint32_t step) const;
   [[nodiscard]] SagaChange change(const SagaRow& row, const SagaRun& run) const;
-  [[nodiscard]] bool is_too_old(const SagaRow& row) const noexcept;
+  /// Why nothing of a saga is to be tried any more; empty when it may be.
+  [[nodiscard]] std::string why_not(const SagaRow& row) const;
   /// How long records of steps and ended sagas are kept.
   [[nodiscard]] std::chrono::milliseconds retention() const noexcept { return retention_; }
 
@@ -199,9 +201,8 @@ class SagaRunner {
   }
 
   detail::SagaRun try_step(const SagaRow& row, detail::SagaResults& results) {
-    if (rules_.is_too_old(row)) {
-      return {.what = {SagaOutcome::too_old},
-              .note = "the saga is older than the records of its steps are kept for"};
+    if (std::string reason = rules_.why_not(row); !reason.empty()) {
+      return {.what = {SagaOutcome::unworkable}, .note = std::move(reason)};
     }
     return row.progress.state == SagaState::running ? act(row, results) : undo(row, results);
   }

@@ -93,6 +93,22 @@ TYPED_TEST_P(SagaConformance, KeepsWhatAWorkerFoundOut) {
   EXPECT_EQ(this->claim().value().progress, to);
 }
 
+TYPED_TEST_P(SagaConformance, CountsTheWorkersThatSaidNothing) {
+  this->create("a");
+  static_cast<void>(this->claim());
+  this->pass(this->lease);
+  static_cast<void>(this->claim());
+  this->pass(this->lease);
+
+  const auto third = this->claim();
+  const auto moved = this->journal().advance(
+      third.value(), {.to = {SagaState::running, 1, 0, 0}, .due_in = std::chrono::milliseconds{0}});
+
+  EXPECT_EQ(third->claims, 3U);
+  EXPECT_EQ(moved.value().claims, 0U);
+  EXPECT_EQ(this->claim().value().claims, 1U);
+}
+
 TYPED_TEST_P(SagaConformance, CutsANoteThatIsTooLong) {
   this->create("a");
 
@@ -213,7 +229,8 @@ TYPED_TEST_P(SagaConformance, MakesASagaOnceHoweverManyStartIt) {
   EXPECT_EQ(std::count(inputs.begin(), inputs.end(), inputs[0]), std::ptrdiff_t{rivals});
 }
 
-REGISTER_TYPED_TEST_SUITE_P(SagaConformance, MakesASagaOnceAndKeepsWhatItWasFirstStartedWith,
+REGISTER_TYPED_TEST_SUITE_P(SagaConformance, CountsTheWorkersThatSaidNothing,
+                            MakesASagaOnceAndKeepsWhatItWasFirstStartedWith,
                             GivesASagaToOneWorkerUntilItsLeaseHasRunOut,
                             ChangesNothingForAWorkerThatHasLostItsLease, KeepsWhatAWorkerFoundOut,
                             CutsANoteThatIsTooLong, AnswersARepeatedCallAsItAnsweredTheFirst,
