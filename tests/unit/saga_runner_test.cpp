@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "idempotency/patterns/memory_sagas.hpp"
 #include "idempotency/patterns/saga_desk.hpp"
 #include "idempotency/stores/memory.hpp"
+#include "idempotency/testing/faulty_store.hpp"
 #include "idempotency/testing/manual_clock.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "idempotency/testing/saga_printers.hpp"
@@ -251,6 +253,71 @@ TEST_F(Sagas, ParkAnActionThatFailsAfterOneOfItsRunsFellSilent) {
 
   EXPECT_EQ(report.row.progress.state, SagaState::parked_running);
   EXPECT_EQ(log, (std::vector<std::string>{"reserve", "charge", "charge", "charge"}));
+}
+
+// A worker that was asleep began the action behind the last try and died; what was given up may have an effect after all.
+TEST_F(Sagas, UndoNothingAroundAnActionThatSomebodyBeganAfterItWasGivenUp) {
+  Runner runner(guard, journal, definition(), options());
+  const SagaReport started = runner.start("7", "input");
+  const auto own = journal.claim({.definition = "order",
+                                  .plan = started.row.plan,
+                                  .worker = OwnerToken::generate(),
+                                  .lease = 1s});
+  ASSERT_TRUE(
+      journal.advance(own.value(), {.to = {SagaState::compensating, 1, 0, 0}, .due_in = 0ms})
+          .has_value());
+  static_cast<void>(store.begin({.key = saga_key({"order", "7"}, "charge", SagaPart::action),
+                                 .owner = OwnerToken::generate(),
+                                 .fingerprint = Fingerprint::of_bytes("input"),
+                                 .lease = 10ms}));
+
+  const SagaReport report = settle(runner);
+
+  EXPECT_EQ(report.row.progress.state, SagaState::parked_compensating);
+  EXPECT_EQ(report.row.progress.step, 1U);
+  EXPECT_TRUE(log.empty());
+}
+
+TEST_F(Sagas, GoOnOnlyWhenTheRecordOfAnActionIsStored) {
+  testing::FaultyStore<MemoryStore> faulty(store);
+  IdempotencyGuard<testing::FaultyStore<MemoryStore>> other(faulty, {.write_budget = 1ms});
+  SagaRunner runner(other, journal, definition(), options());
+  faulty.on(StoreCall::complete).fail_always(testing::Fault::request_lost);
+
+  const SagaReport unrecorded = runner.run("7", "input");
+  faulty.heal();
+  while (record("reserve").state != RecordState::success)  // by a thread of the guard's
+    std::this_thread::yield();
+  clock.advance(1s);
+  const auto last = runner.work_once();
+
+  EXPECT_EQ(unrecorded.status, SagaStatus::waiting);
+  EXPECT_EQ(unrecorded.row.progress.step, 0U);
+  EXPECT_EQ(last.value().status, SagaStatus::finished);
+  EXPECT_EQ(log, (std::vector<std::string>{"reserve", "charge", "ship"}));
+}
+
+/// Its answers take longer than a lease lasts.
+class SlowSagas : public MemorySagas {
+ public:
+  using MemorySagas::MemorySagas;
+  [[nodiscard]] std::optional<SagaRow> claim(const SagaClaim& claim) {
+    std::optional<SagaRow> row = MemorySagas::claim(claim);
+    std::this_thread::sleep_for(claim.lease);
+    return row;
+  }
+};
+
+TEST_F(Sagas, RunNothingWhenTheirLeaseEndedBeforeTheWorkerWasTold) {
+  SlowSagas slow(clock);
+  SagaOptions asked = options();
+  asked.lease = 2ms;
+  SagaRunner runner(guard, slow, definition(), asked);
+
+  const SagaReport report = runner.run("7", "input");
+
+  EXPECT_EQ(report.status, SagaStatus::waiting);
+  EXPECT_TRUE(log.empty());
 }
 
 TEST_F(Sagas, WaitForAnotherWorkersRunWithoutCountingIt) {
