@@ -504,6 +504,20 @@ TEST_F(Sagas, CallAnAlertAgainThatThrew) {
   EXPECT_FALSE(runner.work_once().has_value());
 }
 
+// The journal has forgotten the saga, its steps' records are still there.
+TEST_F(Sagas, HandNoOthersResultsOnWhenAnIdIsUsedAgain) {
+  Runner runner(guard, journal, definition(), options());
+  ASSERT_EQ(runner.run("7", "input").status, SagaStatus::finished);
+  ASSERT_EQ(journal.clean("order", 0ms, 10), 1U);
+
+  static_cast<void>(runner.run("7", "another input"));
+  const SagaReport report = runner.run("7", "another input");
+
+  EXPECT_EQ(report.status, SagaStatus::waiting);
+  EXPECT_EQ(report.row.progress.step, 0U);
+  EXPECT_EQ(log.size(), 3U);
+}
+
 TEST_F(Sagas, KeepNoResultThatIsTooLarge) {
   Errc told{};
   SagaOptions asked = options();

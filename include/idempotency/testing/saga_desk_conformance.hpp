@@ -120,6 +120,21 @@ TYPED_TEST_P(SagaDeskConformance, DecidesNothingAboutASagaThatHasMoved) {
   EXPECT_EQ(desk.resume(this->create("b"), "ann", "why"), WriteOutcome::lost);
 }
 
+// Somebody else has resumed it, and it went one step further.
+TYPED_TEST_P(SagaDeskConformance, DecidesNothingAboutASagaThatIsParkedElsewhereByNow) {
+  const SagaRow seen = this->park("a");
+  SagaDesk desk(this->journal(), "order");
+  ASSERT_EQ(desk.resume(seen, "bob", "it works again"), WriteOutcome::stored);
+  const auto own = this->claim("a");
+  const SagaProgress further{SagaState::parked_running, 2, 4, 0};
+  ASSERT_TRUE(this->journal().advance(own.value(), {.to = further}).has_value());
+
+  EXPECT_EQ(desk.skip(seen, "ann", "done by hand"), WriteOutcome::lost);
+
+  EXPECT_EQ(desk.find("a")->progress, further);
+  EXPECT_EQ(desk.history("a").size(), 1U);
+}
+
 TYPED_TEST_P(SagaDeskConformance, DecidesAboutAParkedSagaThatOnlyHasBeenWrittenAgain) {
   const SagaRow seen = this->park("a");
   const auto noted =
@@ -179,6 +194,7 @@ TYPED_TEST_P(SagaDeskConformance, LetsOneOfManyPeopleDecide) {
 REGISTER_TYPED_TEST_SUITE_P(SagaDeskConformance, RefusesWhatItCannotKeepBeforeAnythingIsWritten,
                             ListsWhatIsParkedPageByPage, WorksOnNothingThatIsParkedUntilItIsResumed,
                             SkipsAStepAndEndsBehindTheLast, DecidesNothingAboutASagaThatHasMoved,
+                            DecidesNothingAboutASagaThatIsParkedElsewhereByNow,
                             DecidesAboutAParkedSagaThatOnlyHasBeenWrittenAgain,
                             CleansWhatEndedLongAgoAndNothingElse, LetsOneOfManyPeopleDecide);
 
