@@ -135,6 +135,7 @@ TYPED_TEST_P(SagaDeskConformance, DecidesNothingAboutASagaThatIsParkedElsewhereB
   EXPECT_EQ(desk.history("a").size(), 1U);
 }
 
+// The worker notes its alert behind what the person has seen.
 TYPED_TEST_P(SagaDeskConformance, DecidesAboutAParkedSagaThatOnlyHasBeenWrittenAgain) {
   const SagaRow seen = this->park("a");
   const auto noted =
