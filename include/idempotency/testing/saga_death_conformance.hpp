@@ -160,7 +160,7 @@ class SagaDeathConformance : public SagaJournalTest<FixtureT> {
     try {
       static_cast<void>(process.runner.run(id, "input"));
       for (int round = 0; round < enough && this->journal().find({"order", id})->due_at; ++round) {
-        wait(milliseconds{1'000});
+        wait(owned / 2);
         static_cast<void>(process.runner.work_once());
       }
     } catch (const Error&) {
@@ -191,6 +191,7 @@ class SagaDeathConformance : public SagaJournalTest<FixtureT> {
       const SagaRow row = this->journal().find({"order", id}).value();
       parked += is_parked(row.progress.state) ? 1 : 0;
       judge(row, mode, died);
+      this->journal().clean("order", milliseconds{0}, 1);
       if (::testing::Test::HasFailure()) return parked;
     }
     return parked;
