@@ -153,6 +153,9 @@ std::string SagaRules::why_not(const SagaRow& row) const {
 }
 
 void SagaRules::seal(const Execution& execution, std::uint32_t known_runs) {
+  if (known_runs == SagaProgress::record_must_tell) {
+    throw RetryableFailure("the action's record has gone, or the action was skipped");
+  }
   if (execution.attempt() == known_runs + 1) throw PermanentFailure("given up by its saga");
   throw RetryableFailure("an earlier run of the action fell silent: its effect may stand");
 }

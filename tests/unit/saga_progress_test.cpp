@@ -36,7 +36,9 @@ constexpr std::array arrows{
     Arrow{State::running, Outcome::unsettled, {State::running, 1, 1, 0}},
     Arrow{State::running, Outcome::busy, {State::running, 1, 0, 0}},
     Arrow{State::running, Outcome::unworkable, {State::parked_running, 1, 0, 0}},
-    Arrow{State::compensating, Outcome::done, {State::compensating, 0, 0, 0}},
+    Arrow{State::compensating,
+          Outcome::done,
+          {State::compensating, 0, 0, SagaProgress::record_must_tell}},
     Arrow{State::compensating, Outcome::failed, {State::parked_compensating, 1, 0, 0}},
     Arrow{State::compensating, Outcome::retryable, {State::compensating, 1, 1, 0}},
     Arrow{State::compensating, Outcome::unsettled, {State::compensating, 1, 1, 0}},
@@ -156,7 +158,7 @@ TEST(SagaDecision, SkipsOneStepInTheDirectionThatItHad) {
   EXPECT_EQ(saga_decided({State::parked_running, 2, 4, 2}, SagaDecision::skip, 3),
             (SagaProgress{State::finished, 3, 0, 0}));
   EXPECT_EQ(saga_decided({State::parked_compensating, 1, 4, 0}, SagaDecision::skip, 3),
-            (SagaProgress{State::compensating, 0, 0, 0}));
+            (SagaProgress{State::compensating, 0, 0, SagaProgress::record_must_tell}));
   EXPECT_EQ(saga_decided({State::parked_compensating, 0, 4, 0}, SagaDecision::skip, 3),
             (SagaProgress{State::compensated, 0, 0, 0}));
 }

@@ -278,6 +278,24 @@ TEST_F(Sagas, UndoNothingAroundAnActionThatSomebodyBeganAfterItWasGivenUp) {
   EXPECT_TRUE(log.empty());
 }
 
+// What was done is not known to be undone because nothing is known of it.
+TEST_F(Sagas, ParkWhereTheRecordOfAnActionHasGone) {
+  actions["ship"] = [](SagaCall&) { throw RetryableFailure("closed"); };
+  Runner runner(guard, journal, definition(), options());
+  ASSERT_EQ(runner.run("7", "input").row.progress.step, 2U);
+  MemoryStore forgetful{MemoryStoreOptions{.clock = &clock}};
+  Guard other(forgetful);
+  Runner next(other, journal, definition(), options());
+  actions["ship"] = [](SagaCall&) { throw PermanentFailure("no such address"); };
+
+  const SagaReport report = settle(next);
+
+  EXPECT_EQ(report.row.progress.state, SagaState::parked_compensating);
+  EXPECT_EQ(report.row.progress.step, 1U);
+  EXPECT_EQ(report.row.note, "the action's record has gone, or the action was skipped");
+  EXPECT_EQ(std::count(log.begin(), log.end(), "undo reserve of 7"), 0);
+}
+
 TEST_F(Sagas, GoOnOnlyWhenTheRecordOfAnActionIsStored) {
   testing::FaultyStore<MemoryStore> faulty(store);
   IdempotencyGuard<testing::FaultyStore<MemoryStore>> other(faulty, {.write_budget = 1ms});
@@ -357,7 +375,8 @@ TEST_F(Sagas, TryACompensationAgainAndParkItAfterItsLastTry) {
   ASSERT_EQ(desk.resume(parked.row, "ann", "the bank is open"), WriteOutcome::stored);
   const auto report = runner.work_once();
 
-  EXPECT_EQ(parked.row.progress, (SagaProgress{SagaState::parked_compensating, 1, 3, 0}));
+  EXPECT_EQ(parked.row.progress,
+            (SagaProgress{SagaState::parked_compensating, 1, 3, SagaProgress::record_must_tell}));
   EXPECT_EQ(alerts, (std::vector<std::string>{"the bank is closed"}));
   EXPECT_EQ(report.value().status, SagaStatus::compensated);
   EXPECT_EQ(std::count(log.begin(), log.end(), "undo charge of 7"), 4);

@@ -24,6 +24,9 @@ enum class SagaState : std::uint8_t {
 
 /// Where a saga stands.
 struct SagaProgress {
+  /// In the place of `known_runs` for an action that was passed as done: only its record can tell what there is to undo.
+  static constexpr std::uint32_t record_must_tell = 0xffff'ffffU;
+
   SagaState state = SagaState::running;
   /// The step whose action, or compensation, is next; all of them when finished, 0 when compensated.
   std::uint32_t step = 0;
@@ -101,7 +104,7 @@ constexpr SagaProgress after_compensation(SagaProgress from, SagaTry what,
   switch (what.outcome) {
     case SagaOutcome::done:
       if (from.step == 0) return {SagaState::compensated, 0, 0, 0};
-      return {SagaState::compensating, from.step - 1, 0, 0};
+      return {SagaState::compensating, from.step - 1, 0, SagaProgress::record_must_tell};
     case SagaOutcome::retryable:
     case SagaOutcome::unsettled:
       return tried_again_or(SagaState::parked_compensating, from, limits);
@@ -120,7 +123,7 @@ constexpr SagaProgress after_compensation(SagaProgress from, SagaTry what,
 /// The whole behaviour of a saga, without I/O.
 ///
 /// - An action that took effect leads to the next one, one that failed for good to its own step's compensation: whoever undoes looks
-///   first at what the action's record says, and seals it when there is none, so that no late worker can start it any more.
+///   first at what the action's record says, and seals that of an action that was given up, so that no late worker can start it.
 /// - A retryable failure is tried `max_attempts` times. Then the action is given up, like one that failed for good; but when
 ///   one of its runs fell silent, so that its effect may stand, the saga is parked instead.
 /// - What is not settled lets the saga go nowhere: it is asked again `max_attempts` times, and then parked. Waiting for another worker

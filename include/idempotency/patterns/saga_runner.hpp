@@ -92,7 +92,7 @@ class SagaRules {
   /// How long records of steps and ended sagas are kept.
   [[nodiscard]] std::chrono::milliseconds retention() const noexcept { return retention_; }
 
-  /// A handler that has no effect and lets none follow.
+  /// A handler that has no effect, and lets none follow when all runs of the action are accounted for.
   [[noreturn]] static void seal(const Execution& execution, std::uint32_t known_runs);
   [[nodiscard]] static SagaRun judge(RunStatus status, std::chrono::milliseconds retry_after,
                                      const std::string& failure);
@@ -238,11 +238,12 @@ class SagaRunner {
                     });
   }
 
-  /// What an action's record says. An action that was not begun will never be.
+  /// What an action's record says. An action that was given up is sealed: it will not be begun any more.
   detail::SagaRun look(const SagaRow& row, std::uint32_t at, detail::SagaResults& results) {
     const SagaStep& step = rules_.saga().steps()[at];
     if (results.contains(step.name())) return {};
-    const std::uint32_t known_runs = at == row.progress.step ? row.progress.known_runs : 0;
+    const std::uint32_t known_runs =
+        at == row.progress.step ? row.progress.known_runs : SagaProgress::record_must_tell;
     detail::SagaRun run = run_step(rules_.look(row, at), [&](Execution& execution) -> std::string {
       detail::SagaRules::seal(execution, known_runs);
     });

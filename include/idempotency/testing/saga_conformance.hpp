@@ -76,7 +76,7 @@ TYPED_TEST_P(SagaConformance, ChangesNothingForAWorkerThatHasLostItsLease) {
 
 TYPED_TEST_P(SagaConformance, KeepsWhatAWorkerFoundOut) {
   this->create("a");
-  const SagaProgress to{SagaState::compensating, 2, 1, 4};
+  const SagaProgress to{SagaState::compensating, 2, 1, SagaProgress::record_must_tell};
   const auto own = this->claim();
 
   const auto moved = this->journal().advance(
