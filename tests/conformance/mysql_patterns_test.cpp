@@ -1,8 +1,12 @@
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 
+#include "idempotency/patterns/sql_locks.hpp"
 #include "idempotency/patterns/sql_states.hpp"
 #include "idempotency/stores/mysql.hpp"
+#include "idempotency/testing/locks_conformance.hpp"
 #include "idempotency/testing/states_conformance.hpp"
 #include "idempotency/testing/tcc_conformance.hpp"
 #include "support/mariadb_server.hpp"
@@ -30,7 +34,7 @@ class MySqlStatesFixture {
     return states_.transition(store_, id, from, to);
   }
   std::optional<OrderState> look(const std::string& id) {
-    return detail::in_own_transaction(
+    return v0::detail::in_own_transaction(
         store_, [&](MySqlTransaction& transaction) { return states_.look(transaction, id); });
   }
 
@@ -56,6 +60,26 @@ class MySqlTccFixture {
   PlainConnection plain_{MariaDbServer::shared().options()};
 };
 
+class MySqlLocksFixture {
+ public:
+  MySqlLocksFixture() {
+    plain_.run("DROP TABLE IF EXISTS idempotency_lock");
+    plain_.run(locks_schema("idempotency_lock", SqlDialect::mariadb));
+  }
+  SqlLocks<MySqlStore>& carrier() { return locks_; }
+  SqlLocks<MySqlStore>& other_carrier() { return other_locks_; }
+  static void advance(std::chrono::milliseconds span) { std::this_thread::sleep_for(span); }
+
+ private:
+  PlainConnection plain_{MariaDbServer::shared().options()};
+  MySqlStore store_{MariaDbServer::shared().options()};
+  MySqlStore other_store_{MariaDbServer::shared().options()};
+  SqlLocks<MySqlStore> locks_{store_};
+  SqlLocks<MySqlStore> other_locks_{other_store_};
+};
+
+// LK-07, LK-09, LK-13, LK-14, LK-20, LK-22
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlLocks, LocksConformance, MySqlLocksFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStates, StatesConformance, MySqlStatesFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlTcc, TccConformance, MySqlTccFixture);
 
