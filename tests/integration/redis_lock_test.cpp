@@ -1,13 +1,10 @@
 // Locks on a real Redis: what goes over the wire, what a broken network and a lost server do to them.
 
 #include <gtest/gtest.h>
-#include <signal.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -18,11 +15,11 @@
 #include "idempotency/patterns/fenced_resource.hpp"
 #include "idempotency/patterns/redis_locks.hpp"
 #include "idempotency/stores/redis.hpp"
-#include "idempotency/testing/printers.hpp"
-#include "support/child_process.hpp"
+#include "idempotency/testing/locks_conformance.hpp"
 #include "support/error_of.hpp"
 #include "support/event.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/lock_holder.hpp"
 #include "support/redis_monitor.hpp"
 #include "support/redis_server.hpp"
 
@@ -30,15 +27,33 @@ namespace idempotency {
 namespace {
 
 using namespace std::chrono_literals;
-using testing_support::ChildProcess;
 using testing_support::code_of;
 using testing_support::Event;
 using testing_support::FaultProxy;
 using testing_support::NetworkFault;
-using testing_support::ProcessEnd;
 using testing_support::RedisMonitor;
 using testing_support::RedisServer;
 using Names = std::vector<std::string>;
+
+struct RedisLocksBackend {
+  using Store = RedisStore;
+  using Locks = RedisLocks<RedisStore>;
+
+  static RedisOptions options() { return RedisServer::shared().options(); }
+  static void clear() { RedisServer::shared().ask({"FLUSHALL"}); }
+  static void remove(const Key& key) {
+    RedisServer::shared().ask({"DEL", "idempotency:{" + key.text() + "}:lock"});
+  }
+};
+
+}  // namespace
+
+// LK-03, LK-13
+namespace testing_support {
+INSTANTIATE_TYPED_TEST_SUITE_P(RedisLocks, LockHolder, RedisLocksBackend);
+}  // namespace testing_support
+
+namespace {
 
 const Key stock{"stock", "sku-7"};
 const std::string stock_name = "idempotency:{stock:sku-7}:lock";
@@ -189,36 +204,6 @@ TEST_F(RedisLockTest, IsNotRenewedOnceItIsReleased) {
   EXPECT_EQ(server().text({"GET", stock_name}), value);
 }
 
-// LK-03: a holder that was stopped finds its token set before its next effect.
-TEST_F(RedisLockTest, IsLostByAProcessThatWasStopped) {
-  constexpr auto lease = 400ms;
-  const RedisOptions options = server().options();
-  ChildProcess holder = ChildProcess::fork([&](const ChildProcess::ToParent& parent) {
-    RedisStore own{options};
-    RedisLocks<RedisStore> own_locks{own};
-    Lock own_lock{own_locks, {.lease = lease}};
-    auto held = own_lock.try_acquire(stock);
-    if (!held) return 1;
-    parent.say(std::to_string(held->fence()));
-    while (held->stop_token().stop_requested() == false)  // each look stands before an effect
-      std::this_thread::sleep_for(1ms);
-    parent.say("stopped");
-    return held->release() == ReleaseOutcome::lost ? 0 : 2;
-  });
-  const std::optional<std::string> fence = holder.next_line();
-  ASSERT_TRUE(fence);
-  holder.send(SIGSTOP);
-
-  const auto held = lock.acquire(stock, 30s);
-  ASSERT_TRUE(held);
-  holder.send(SIGCONT);
-
-  EXPECT_EQ(holder.next_line(), "stopped");
-  EXPECT_EQ(holder.wait(), (ProcessEnd{0, 0}));
-  EXPECT_GT(held->fence(), std::stoull(*fence));
-  EXPECT_GT(remaining(), 50min);
-}
-
 /// A lock whose way to the server is harmed.
 class HarmedRedisLock : public RedisLockTest {
  protected:
@@ -295,21 +280,6 @@ TEST_F(HarmedRedisLock, IsNotTakenBackByALateRenewal) {
   EXPECT_GT(remaining(), 50min);
   EXPECT_FALSE(next->stop_token().stop_requested());
   EXPECT_EQ(held->release(), ReleaseOutcome::lost);
-  EXPECT_EQ(losses, 1);
-}
-
-// LK-13
-TEST_F(HarmedRedisLock, IsLostOnceWhenItsKeyIsDeleted) {
-  {
-    auto held = harmed.try_acquire(stock);
-    ASSERT_TRUE(held);
-    server().ask({"DEL", stock_name});
-
-    EXPECT_TRUE(wait_for_stop(held->stop_token()));
-    EXPECT_EQ(held->remaining(), 0ms);
-    std::this_thread::sleep_for(2 * lease);  // in which nothing may be acquired again
-    EXPECT_EQ(locks.look(stock), std::nullopt);
-  }
   EXPECT_EQ(losses, 1);
 }
 
