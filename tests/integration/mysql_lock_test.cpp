@@ -5,6 +5,7 @@
 #include "idempotency/patterns/sql_locks.hpp"
 #include "idempotency/stores/mysql.hpp"
 #include "idempotency/testing/locks_conformance.hpp"
+#include "support/lock_clock.hpp"
 #include "support/lock_holder.hpp"
 #include "support/mariadb_server.hpp"
 
@@ -16,6 +17,7 @@ struct MySqlLocksBackend {
   using Locks = SqlLocks<MySqlStore>;
 
   static MySqlOptions options() { return MariaDbServer::shared().options(); }
+  static std::string address() { return MariaDbServer::shared().address(); }
   static void clear() {
     PlainConnection plain(options());
     plain.run(locks_schema("idempotency_lock", SqlDialect::mariadb));
@@ -27,6 +29,8 @@ struct MySqlLocksBackend {
   }
 };
 
+// LK-03, LK-13, LK-14, LK-20
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlLocks, LockClock, MySqlLocksBackend);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlLocks, LockHolder, MySqlLocksBackend);
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "support/error_of.hpp"
 #include "support/event.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/lock_clock.hpp"
 #include "support/lock_holder.hpp"
 #include "support/redis_monitor.hpp"
 #include "support/redis_server.hpp"
@@ -40,6 +41,9 @@ struct RedisLocksBackend {
   using Locks = RedisLocks<RedisStore>;
 
   static RedisOptions options() { return RedisServer::shared().options(); }
+  static std::string address() {
+    return "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
+  }
   static void clear() { RedisServer::shared().ask({"FLUSHALL"}); }
   static void remove(const Key& key) {
     RedisServer::shared().ask({"DEL", "idempotency:{" + key.text() + "}:lock"});
@@ -48,8 +52,9 @@ struct RedisLocksBackend {
 
 }  // namespace
 
-// LK-03, LK-13
+// LK-03, LK-13, LK-14, LK-20
 namespace testing_support {
+INSTANTIATE_TYPED_TEST_SUITE_P(RedisLocks, LockClock, RedisLocksBackend);
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisLocks, LockHolder, RedisLocksBackend);
 }  // namespace testing_support
 
@@ -207,7 +212,7 @@ TEST_F(RedisLockTest, IsNotRenewedOnceItIsReleased) {
 /// A lock whose way to the server is harmed.
 class HarmedRedisLock : public RedisLockTest {
  protected:
-  static constexpr auto lease = 400ms;
+  static constexpr auto lease = 600ms;
 
   HarmedRedisLock() { static_cast<void>(harmed.try_acquire({"warm", "up"})); }
 
@@ -223,7 +228,7 @@ TEST_F(HarmedRedisLock, IsGivenBackWhenItIsGrantedTooLate) {
   RedisStore patient{RedisOptions{.port = proxy.port()}};
   RedisLocks<RedisStore> patient_locks{patient};
   Lock late{patient_locks, {.lease = 200ms}};
-  static_cast<void>(late.try_acquire({"warm", "up"}));
+  static_cast<void>(patient_locks.look(stock));  // is connected
   proxy.set_delay(300ms);
   proxy.harm_next(NetworkFault::delayed);
 
@@ -264,7 +269,7 @@ TEST_F(HarmedRedisLock, IsNotTakenBackByALateRenewal) {
   Lock late{patient_locks, {.lease = lease, .on_lost = [this](const Key&, auto) { ++losses; }}};
   auto held = late.try_acquire(stock);
   ASSERT_TRUE(held);
-  proxy.set_delay(3 * lease);
+  proxy.set_delay(2 * lease);
   proxy.harm_next(NetworkFault::delayed);
 
   EXPECT_TRUE(wait_for_stop(held->stop_token()));
