@@ -12,17 +12,50 @@
 
 namespace benchmark_redis {
 
-/// What a service would write by hand: hiredis, one connection, the commands and a script that compares the owner.
-class BareRedis {
+/// A connection of hiredis' own.
+class BareConnection {
  public:
-  explicit BareRedis(std::uint16_t port) : context_(redisConnect("127.0.0.1", port)) {
+  explicit BareConnection(std::uint16_t port) : context_(redisConnect("127.0.0.1", port)) {
     check(context_ && context_->err == 0, "a bare connection");
     // As the store has one: a service that waits for ever for an answer is none.
     check(redisSetTimeout(context_.get(), timeval{5, 0}) == REDIS_OK, "a time-out");
+  }
+
+ protected:
+  struct Free {
+    void operator()(redisContext* context) const noexcept { redisFree(context); }
+    void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
+  };
+  using Reply = std::unique_ptr<redisReply, Free>;
+
+  static void check(bool right, std::string_view what) { benchmark_core::check(right, what); }
+
+  template <std::size_t size>
+  Reply send(const std::string_view (&words)[size]) {
+    std::array<const char*, size> texts;
+    std::array<std::size_t, size> sizes;
+    for (std::size_t word = 0; word < size; ++word) {
+      texts[word] = words[word].data();
+      sizes[word] = words[word].size();
+    }
+    return Reply(static_cast<redisReply*>(
+        redisCommandArgv(context_.get(), static_cast<int>(size), texts.data(), sizes.data())));
+  }
+  /// By which EVALSHA knows the script from now on.
+  std::string load(std::string_view script) {
     const Reply reply = send({"SCRIPT", "LOAD", script});
     check(reply && reply->type == REDIS_REPLY_STRING, "the bare script");
-    sha1_.assign(reply->str, reply->len);
+    return {reply->str, reply->len};
   }
+
+ private:
+  std::unique_ptr<redisContext, Free> context_;
+};
+
+/// What a service would write by hand: hiredis, one connection, the commands and a script that compares the owner.
+class BareRedis : private BareConnection {
+ public:
+  explicit BareRedis(std::uint16_t port) : BareConnection(port), sha1_(load(script)) {}
 
   void first_run(std::string_view key) {
     owner_[0] = static_cast<char>(
@@ -49,37 +82,17 @@ class BareRedis {
   [[nodiscard]] std::string get(std::string_view key) { return text(send({"GET", key})); }
 
  private:
-  struct Free {
-    void operator()(redisContext* context) const noexcept { redisFree(context); }
-    void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
-  };
-  using Reply = std::unique_ptr<redisReply, Free>;
-
   static constexpr const char* script =
       "local v = redis.call('GET', KEYS[1])\n"
       "if not v or v:sub(1, 16) ~= ARGV[1] then return 0 end\n"
       "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])\n"
       "return 1";
 
-  static void check(bool right, std::string_view what) { benchmark_core::check(right, what); }
-
-  template <std::size_t size>
-  Reply send(const std::string_view (&words)[size]) {
-    std::array<const char*, size> texts;
-    std::array<std::size_t, size> sizes;
-    for (std::size_t word = 0; word < size; ++word) {
-      texts[word] = words[word].data();
-      sizes[word] = words[word].size();
-    }
-    return Reply(static_cast<redisReply*>(
-        redisCommandArgv(context_.get(), static_cast<int>(size), texts.data(), sizes.data())));
-  }
   static std::string text(const Reply& reply) {
     check(reply && reply->type == REDIS_REPLY_STRING, "a bare duplicate found nothing");
     return {reply->str, reply->len};
   }
 
-  std::unique_ptr<redisContext, Free> context_;
   std::string sha1_;
   std::array<char, 44> owner_{};  ///< as long as the store's record with a result of 16 bytes
 };

@@ -184,7 +184,7 @@ std::stop_token HeldLease::stop_token() {
   return stop.get_token();
 }
 
-LeaseLane::LeaseLane(StorePort& store, Observer* observer) : store_(&store), observer_(observer) {
+LeaseLane::LeaseLane(RenewalPort& store, Observer* observer) : store_(&store), observer_(observer) {
   Scheduler::instance().add(*this);
 }
 

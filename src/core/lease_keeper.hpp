@@ -38,7 +38,7 @@ struct LeaseLoss {
   std::optional<std::stop_source> stop;
 };
 
-/// The leases of one guard, and the threads that renew them in its store.
+/// The leases of one guard or lock, and the threads that renew them in its store.
 ///
 /// The process's one scheduling thread looks at the lanes and never calls a store; a lane's own threads (started when
 /// needed, at most `most_workers`) do, so that a slow store or row delays nobody else. Users' code (stop callbacks, the
@@ -46,7 +46,7 @@ struct LeaseLoss {
 /// Thread safety: all members may be called concurrently.
 class LeaseLane {
  public:
-  LeaseLane(StorePort& store, Observer* observer);
+  LeaseLane(RenewalPort& store, Observer* observer);
   LeaseLane(const LeaseLane&) = delete;
   LeaseLane& operator=(const LeaseLane&) = delete;
   /// Ends the threads; waits for a renewal that is under way.
@@ -83,7 +83,7 @@ class LeaseLane {
   void renew_each_alone(Jobs& batch);
   void settle(RenewalJob& job, std::optional<WriteOutcome> outcome, SteadyTime sent);
 
-  StorePort* store_;
+  RenewalPort* store_;
   Observer* observer_;
   std::array<Shard, shard_count> shards_;
 

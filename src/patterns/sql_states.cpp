@@ -27,17 +27,6 @@ std::string SqlStatesStatements::remember(SqlDialect dialect) const {
   return history_insert + std::string(now_milliseconds(dialect)) + ')';
 }
 
-void throw_unknown_state(std::string_view stored) {
-  throw Error(Errc::store_corrupt,
-              "an object is in a state that its machine does not know: was it written by a newer "
-              "version, or by hand?",
-              std::string(stored));
-}
-
-void throw_unlisted_state() {
-  throw Error(Errc::invalid_argument, "the state is none of those that its machine lists");
-}
-
 }  // namespace detail
 
 std::string history_schema(std::string_view table, SqlDialect dialect) {

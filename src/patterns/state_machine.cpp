@@ -1,5 +1,7 @@
 #include "idempotency/patterns/state_machine.hpp"
 
+#include "idempotency/error.hpp"
+
 namespace idempotency {
 inline namespace v0 {
 namespace detail {
@@ -32,6 +34,17 @@ std::string draw_states(std::string_view title, std::span<const DrawnState> stat
     out += ";\n";
   }
   return out + "}\n";
+}
+
+void throw_unknown_state(std::string_view stored) {
+  throw Error(Errc::store_corrupt,
+              "an object is in a state that its machine does not know: was it written by a newer "
+              "version, or by hand?",
+              std::string(stored));
+}
+
+void throw_unlisted_state() {
+  throw Error(Errc::invalid_argument, "the state is none of those that its machine lists");
 }
 
 }  // namespace detail

@@ -60,26 +60,31 @@ int major_version(const std::string& version) noexcept {
 
 }  // namespace
 
-void Commands::add(const Words& words) {
+void Commands::add(const Words& words, const Words& more) {
   std::size_t size = 16;
-  for (const std::string_view word : words)
-    size += word.size() + 16;
+  for (const Words* part : {&words, &more}) {
+    for (const std::string_view word : *part)
+      size += word.size() + 16;
+  }
   bytes_.reserve(bytes_.size() + size);
-  const auto head = [this](char mark, std::size_t number) {
-    char digits[24];
-    const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
-    static_cast<void>(error);
-    bytes_ += mark;
-    bytes_.append(digits, end);
-    bytes_ += "\r\n";
-  };
-  head('*', words.size());
-  for (const std::string_view word : words) {
-    head('$', word.size());
-    bytes_ += word;
-    bytes_ += "\r\n";
+  head('*', words.size() + more.size());
+  for (const Words* part : {&words, &more}) {
+    for (const std::string_view word : *part) {
+      head('$', word.size());
+      bytes_ += word;
+      bytes_ += "\r\n";
+    }
   }
   ++count_;
+}
+
+void Commands::head(char mark, std::size_t number) {
+  char digits[24];
+  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
+  static_cast<void>(error);
+  bytes_ += mark;
+  bytes_.append(digits, end);
+  bytes_ += "\r\n";
 }
 
 Connection::Connection(const RedisOptions& options)
@@ -330,28 +335,41 @@ ReplyPtr Connection::ask(const Commands& command) {
   return reply;
 }
 
-void Connection::add_run(Commands& commands, ScriptName name, std::string_view key,
-                         const Commands::Words& arguments, Naming naming) const {
-  const Script& wanted = script(name, dialect_);
+Commands::Words Connection::behind_script(std::string_view key, const Commands::Words& arguments) {
   Commands::Words words;
-  words.reserve(arguments.size() + 4);
-  words.push_back(naming == Naming::sha1 ? "EVALSHA" : "EVAL");
-  words.push_back(naming == Naming::sha1 ? wanted.sha1 : wanted.text);
+  words.reserve(arguments.size() + 2);
   words.push_back("1");
   words.push_back(key);
   words.insert(words.end(), arguments.begin(), arguments.end());
-  commands.add(words);
+  return words;
+}
+
+void Connection::add_script(Commands& commands, const RedisScript& script,
+                            const Commands::Words& behind, Naming naming) {
+  if (naming == Naming::sha1) {
+    commands.add({"EVALSHA", script.sha1()}, behind);
+  } else {
+    commands.add({"EVAL", script.body()}, behind);
+  }
+}
+
+void Connection::add_run(Commands& commands, ScriptName name, std::string_view key,
+                         const Commands::Words& arguments, Naming naming) const {
+  add_script(commands, script(name, dialect_), behind_script(key, arguments), naming);
 }
 
 ReplyPtr Connection::run(ScriptName name, std::string_view key, const Commands::Words& arguments) {
-  Commands by_sha1;
-  add_run(by_sha1, name, key, arguments, Naming::sha1);
-  ReplyPtr reply = std::move(exchange(by_sha1).front());
-  if (is_noscript(*reply)) {
-    Commands by_text;
-    add_run(by_text, name, key, arguments, Naming::text);
-    reply = std::move(exchange(by_text).front());
-  }
+  return run(script(name, dialect_), behind_script(key, arguments));
+}
+
+ReplyPtr Connection::run(const RedisScript& script, const Commands::Words& behind) {
+  const auto answer = [&](Naming naming) {
+    Commands command;
+    add_script(command, script, behind, naming);
+    return std::move(exchange(command).front());
+  };
+  ReplyPtr reply = answer(Naming::sha1);
+  if (is_noscript(*reply)) reply = answer(Naming::text);
   throw_if_error(*reply);
   return reply;
 }

@@ -40,11 +40,14 @@ class Commands {
   Commands() = default;
   explicit Commands(const Words& words) { add(words); }
 
-  void add(const Words& words);
+  /// One command: `words` and then `more`.
+  void add(const Words& words, const Words& more = {});
   [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
  private:
+  void head(char mark, std::size_t number);
+
   std::string bytes_;
   std::size_t count_ = 0;
 };
@@ -88,10 +91,14 @@ class Connection {
   /// Runs a script on one key; sends its text when the server does not have it.
   [[nodiscard]] ReplyPtr run(ScriptName name, std::string_view key,
                              const Commands::Words& arguments);
-  /// The same command as `run` sends, for a pipeline; `text` sends the script itself.
+  /// The same for any script; `behind` are the words behind its name: the number of keys, the keys, the arguments.
+  [[nodiscard]] ReplyPtr run(const RedisScript& script, const Commands::Words& behind);
+  /// The same commands as `run` sends, for a pipeline; `text` sends the script itself.
   enum class Naming : std::uint8_t { sha1, text };
   void add_run(Commands& commands, ScriptName name, std::string_view key,
                const Commands::Words& arguments, Naming naming) const;
+  static void add_script(Commands& commands, const RedisScript& script,
+                         const Commands::Words& behind, Naming naming);
 
   /// Whether an idle connection can still be used: nothing has come in, not even its end.
   [[nodiscard]] bool is_quiet() const noexcept;
@@ -107,6 +114,9 @@ class Connection {
   void show_clock(const redisReply& time);
 
  private:
+  [[nodiscard]] static Commands::Words behind_script(std::string_view key,
+                                                     const Commands::Words& arguments);
+
   struct ContextDeleter {
     void operator()(redisContext* context) const noexcept { redisFree(context); }
   };

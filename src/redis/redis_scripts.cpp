@@ -1,10 +1,10 @@
 #include "redis/redis_scripts.hpp"
 
-#include <openssl/evp.h>
-
+#include <array>
+#include <string>
 #include <string_view>
+#include <utility>
 
-#include "idempotency/error.hpp"
 #include "idempotency/transition.hpp"
 #include "redis/redis_record.hpp"
 
@@ -403,22 +403,6 @@ if not v then return {false, -1, now()} end
 return {v, expiry(), now()}
 )lua";
 
-std::string sha1_of(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
-    throw Error(Errc::store_refused,
-                "libcrypto offers no SHA-1, by which Redis names its scripts (they are no secret)");
-  }
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) {
-    hex += digits[digest[i] >> 4];
-    hex += digits[digest[i] & 0x0f];
-  }
-  return hex;
-}
-
 std::string_view body_of(ScriptName name) noexcept {
   switch (name) {
     case ScriptName::begin:
@@ -435,7 +419,7 @@ std::string_view body_of(ScriptName name) noexcept {
   return find_body;
 }
 
-Script make(ScriptName name, Dialect dialect) {
+RedisScript make(ScriptName name, Dialect dialect) {
   const bool is_new = dialect == Dialect::since_7_0;
   const std::string_view commands = is_new ? commands_since_7_0 : commands_before_7_0;
   std::string text = "local key = KEYS[1]\n";
@@ -454,11 +438,10 @@ Script make(ScriptName name, Dialect dialect) {
     text += judging;
   }
   text += body_of(name);
-  std::string sha1 = sha1_of(text);
-  return {std::move(text), std::move(sha1)};
+  return RedisScript(std::move(text));
 }
 
-using Scripts = std::array<Script, script_count>;
+using Scripts = std::array<RedisScript, script_count>;
 
 Scripts make_all(Dialect dialect) {
   return {make(ScriptName::begin, dialect), make(ScriptName::write, dialect),
@@ -468,7 +451,7 @@ Scripts make_all(Dialect dialect) {
 
 }  // namespace
 
-const Script& script(ScriptName name, Dialect dialect) {
+const RedisScript& script(ScriptName name, Dialect dialect) {
   static const Scripts since_7_0 = make_all(Dialect::since_7_0);
   static const Scripts before_7_0 = make_all(Dialect::before_7_0);
   const Scripts& scripts = dialect == Dialect::since_7_0 ? since_7_0 : before_7_0;

@@ -3,7 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+
+#include "idempotency/stores/redis_script.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -28,13 +29,8 @@ enum class Dialect : std::uint8_t {
   before_7_0,  ///< neither
 };
 
-struct Script {
-  std::string text;
-  std::string sha1;  ///< by which EVALSHA knows it
-};
-
 /// The scripts, in which the table of `transition()` stands as data: they apply it and judge nothing of their own.
-[[nodiscard]] const Script& script(ScriptName name, Dialect dialect);
+[[nodiscard]] const RedisScript& script(ScriptName name, Dialect dialect);
 
 }  // namespace detail::redis
 }  // namespace v0

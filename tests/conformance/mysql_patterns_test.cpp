@@ -3,8 +3,10 @@
 #include <string>
 #include <thread>
 
+#include "idempotency/patterns/sql_locks.hpp"
 #include "idempotency/patterns/sql_states.hpp"
 #include "idempotency/stores/mysql.hpp"
+#include "idempotency/testing/locks_conformance.hpp"
 #include "idempotency/testing/states_conformance.hpp"
 #include "idempotency/testing/tcc_conformance.hpp"
 #include "idempotency/testing/tokens_conformance.hpp"
@@ -59,6 +61,26 @@ class MySqlTccFixture {
   PlainConnection plain_{MariaDbServer::shared().options()};
 };
 
+class MySqlLocksFixture {
+ public:
+  MySqlLocksFixture() {
+    plain_.run("DROP TABLE IF EXISTS idempotency_lock");
+    plain_.run(locks_schema("idempotency_lock", SqlDialect::mariadb));
+  }
+  SqlLocks<MySqlStore>& carrier() { return locks_; }
+  SqlLocks<MySqlStore>& other_carrier() { return other_locks_; }
+  static void advance(std::chrono::milliseconds span) { std::this_thread::sleep_for(span); }
+
+ private:
+  PlainConnection plain_{MariaDbServer::shared().options()};
+  MySqlStore store_{MariaDbServer::shared().options()};
+  MySqlStore other_store_{MariaDbServer::shared().options()};
+  SqlLocks<MySqlStore> locks_{store_};
+  SqlLocks<MySqlStore> other_locks_{other_store_};
+};
+
+// LK-07, LK-09, LK-13, LK-14, LK-20, LK-22
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlLocks, LocksConformance, MySqlLocksFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStates, StatesConformance, MySqlStatesFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlTcc, TccConformance, MySqlTccFixture);
 

@@ -313,15 +313,15 @@ TEST(RedisScripts, AgreeInTheirOlderForm) {
   const std::string first = detail::redis::first_value(request);
   const std::string owner(reinterpret_cast<const char*>(owner_before.bytes().data()), 16);
   const auto begin = [&] {
-    return server.ask({"EVAL", script(ScriptName::begin, Dialect::before_7_0).text, "1", name,
+    return server.ask({"EVAL", script(ScriptName::begin, Dialect::before_7_0).body(), "1", name,
                        first, owner, "1000", "0", "", "", "0"});
   };
 
   const RedisServer::Reply acquired = begin();
   const RedisServer::Reply older =
-      server.ask({"EVAL", script(ScriptName::find, Dialect::before_7_0).text, "1", name});
+      server.ask({"EVAL", script(ScriptName::find, Dialect::before_7_0).body(), "1", name});
   const RedisServer::Reply newer =
-      server.ask({"EVAL", script(ScriptName::find, Dialect::since_7_0).text, "1", name});
+      server.ask({"EVAL", script(ScriptName::find, Dialect::since_7_0).body(), "1", name});
 
   ASSERT_EQ(acquired->type, REDIS_REPLY_ARRAY) << acquired->str;
   EXPECT_EQ(acquired->element[0]->integer, static_cast<int>(Answer::acquired));
@@ -330,7 +330,7 @@ TEST(RedisScripts, AgreeInTheirOlderForm) {
   EXPECT_EQ(older->element[1]->integer, newer->element[1]->integer);
   EXPECT_EQ(begin()->element[0]->integer, static_cast<int>(Answer::acquired)) << "its own again";
   const RedisServer::Reply completed = server.ask(
-      {"EVAL", script(ScriptName::write, Dialect::before_7_0).text, "1", name,
+      {"EVAL", script(ScriptName::write, Dialect::before_7_0).body(), "1", name,
        std::to_string(static_cast<int>(Event::complete)), owner, "1", "60000", "", "1", "result"});
   ASSERT_EQ(completed->type, REDIS_REPLY_ARRAY) << completed->str;
   EXPECT_EQ(completed->element[0]->integer, static_cast<int>(Answer::stored));

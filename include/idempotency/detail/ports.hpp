@@ -17,14 +17,22 @@ class Execution;
 
 namespace detail {
 
-/// A store as the engine sees it, whatever its type. Same meaning and errors as the concept's members.
-class StorePort {
+/// What renews leases, as their keeper sees it.
+class RenewalPort {
  public:
-  StorePort() = default;
-  StorePort(const StorePort&) = delete;
-  StorePort& operator=(const StorePort&) = delete;
-  virtual ~StorePort() = default;
+  RenewalPort() = default;
+  RenewalPort(const RenewalPort&) = delete;
+  RenewalPort& operator=(const RenewalPort&) = delete;
+  virtual ~RenewalPort() = default;
 
+  /// Whether `renew_many` is one exchange; otherwise rows are renewed one by one, side by side.
+  [[nodiscard]] virtual bool batches() const noexcept = 0;
+  virtual std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) = 0;
+};
+
+/// A store as the engine sees it, whatever its type. Same meaning and errors as the concept's members.
+class StorePort : public RenewalPort {
+ public:
   virtual BeginOutcome begin(const BeginRequest& request) = 0;
   virtual WriteOutcome complete(const Key& key, const Ownership& by,
                                 const Completion& completion) = 0;
@@ -37,9 +45,6 @@ class StorePort {
   virtual ReleaseOutcome release(const Key& key, const Ownership& by,
                                  std::chrono::milliseconds retention) noexcept = 0;
   virtual std::optional<Record> find(const Key& key) = 0;
-  /// Whether `renew_many` is one exchange; otherwise rows are renewed one by one, side by side.
-  [[nodiscard]] virtual bool batches() const noexcept = 0;
-  virtual std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) = 0;
   /// Whether `issue` can do anything but throw.
   [[nodiscard]] virtual bool issues() const noexcept { return false; }
   virtual WriteOutcome issue(const IssueRequest& request);

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "idempotency/error.hpp"
 #include "idempotency/patterns/state_machine.hpp"
 
 namespace idempotency {
@@ -38,22 +37,20 @@ class MemoryStates {
   /// A new object. `moved` when it is new, `already_there` when there is one in that state, `not_from_here` when it has gone
   /// on, `forbidden` when objects do not begin there.
   TransitionResult<State> create(std::string_view id, State initial) {
-    check_listed(initial);
+    static_cast<void>(detail::listed_name(*machine_, initial));
     if (!machine_->is_initial(initial)) {
       return TransitionResult<State>(TransitionStatus::forbidden);
     }
     const std::scoped_lock lock(mutex_);
     const auto [found, is_new] = states_.try_emplace(std::string(id), initial);
     if (is_new) return TransitionResult<State>(TransitionStatus::moved, initial);
-    return TransitionResult<State>(found->second == initial ? TransitionStatus::already_there
-                                                            : TransitionStatus::not_from_here,
-                                   found->second);
+    return detail::not_moved(found->second, initial);
   }
 
   TransitionResult<State> transition(std::string_view id, State from, State to,
                                      const TransitionNote& note = {}) {
-    check_listed(from);
-    check_listed(to);
+    static_cast<void>(detail::listed_name(*machine_, from));
+    static_cast<void>(detail::listed_name(*machine_, to));
     if (!machine_->allows(from, to)) {
       return TransitionResult<State>(TransitionStatus::forbidden);
     }
@@ -66,9 +63,7 @@ class MemoryStates {
       found->second = to;
       return TransitionResult<State>(TransitionStatus::moved, to);
     }
-    return TransitionResult<State>(
-        found->second == to ? TransitionStatus::already_there : TransitionStatus::not_from_here,
-        found->second);
+    return detail::not_moved(found->second, to);
   }
 
   [[nodiscard]] std::optional<State> look(std::string_view id) const {
@@ -83,11 +78,6 @@ class MemoryStates {
   }
 
  private:
-  void check_listed(State state) const {
-    if (!machine_->name_of(state).empty()) return;
-    throw Error(Errc::invalid_argument, "the state is none of those that its machine lists");
-  }
-
   const StateMachine<State>* machine_;
   mutable std::mutex mutex_;
   std::map<std::string, State, std::less<>> states_;

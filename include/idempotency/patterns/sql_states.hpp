@@ -40,9 +40,6 @@ struct SqlStatesStatements {
   [[nodiscard]] std::string remember(SqlDialect dialect) const;
 };
 
-[[noreturn]] void throw_unknown_state(std::string_view stored);
-[[noreturn]] void throw_unlisted_state();
-
 }  // namespace detail
 
 /// The statement that makes a table for histories. Run it once, outside of transactions: it ends them on MySQL.
@@ -70,8 +67,8 @@ class SqlStates {
   template <SqlTransaction Transaction, class Id>
   TransitionResult<State> transition(Transaction& transaction, const Id& id, State from, State to,
                                      const TransitionNote& note = {}) const {
-    const std::string_view from_name = listed(from);
-    const std::string_view to_name = listed(to);
+    const std::string_view from_name = detail::listed_name(*machine_, from);
+    const std::string_view to_name = detail::listed_name(*machine_, to);
     if (!machine_->allows(from, to)) {
       return TransitionResult<State>(TransitionStatus::forbidden);
     }
@@ -84,8 +81,7 @@ class SqlStates {
     }
     const std::optional<State> actual = look(transaction, id);
     if (!actual) return TransitionResult<State>(TransitionStatus::missing);
-    return TransitionResult<State>(
-        *actual == to ? TransitionStatus::already_there : TransitionStatus::not_from_here, actual);
+    return detail::not_moved(*actual, to);
   }
 
   /// In a transaction of its own.
@@ -101,19 +97,10 @@ class SqlStates {
   [[nodiscard]] std::optional<State> look(Transaction& transaction, const Id& id) const {
     const SqlRows rows = transaction.query(statements_.look_now(transaction.dialect()), id);
     if (rows.empty()) return std::nullopt;
-    const std::string stored = detail::text_of(rows.at(0).at(0));
-    const std::optional<State> state = machine_->find(stored);
-    if (!state) detail::throw_unknown_state(stored);
-    return state;
+    return detail::state_of(*machine_, detail::text_of(rows.at(0).at(0)));
   }
 
  private:
-  [[nodiscard]] std::string_view listed(State state) const {
-    const std::string_view name = machine_->name_of(state);
-    if (name.empty()) detail::throw_unlisted_state();
-    return name;
-  }
-
   const StateMachine<State>* machine_;
   detail::SqlStatesStatements statements_;
 };

@@ -272,6 +272,40 @@ class [[nodiscard]] TransitionResult {
   std::optional<State> actual_;
 };
 
+namespace detail {
+
+[[noreturn]] void throw_unknown_state(std::string_view stored);
+[[noreturn]] void throw_unlisted_state();
+
+/// The text that carriers store for a state.
+///
+/// Errors: `Errc::invalid_argument` for one that the machine does not list.
+template <class State>
+[[nodiscard]] std::string_view listed_name(const StateMachine<State>& machine, State state) {
+  const std::string_view name = machine.name_of(state);
+  if (name.empty()) throw_unlisted_state();
+  return name;
+}
+
+/// The other way round.
+///
+/// Errors: `Errc::store_corrupt` for a text that is no state of the machine.
+template <class State>
+[[nodiscard]] State state_of(const StateMachine<State>& machine, std::string_view stored) {
+  const std::optional<State> state = machine.find(stored);
+  if (!state) throw_unknown_state(stored);
+  return *state;
+}
+
+/// What is told of an object that was not where it should have been moved from.
+template <class State>
+[[nodiscard]] TransitionResult<State> not_moved(State actual, State to) noexcept {
+  return TransitionResult<State>(
+      actual == to ? TransitionStatus::already_there : TransitionStatus::not_from_here, actual);
+}
+
+}  // namespace detail
+
 /// Who moved an object, why, and under which key; kept by carriers that keep a history.
 struct TransitionNote {
   std::string_view who = {};

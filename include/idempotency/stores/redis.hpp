@@ -11,6 +11,7 @@
 
 #include "idempotency/observer.hpp"
 #include "idempotency/store.hpp"
+#include "idempotency/stores/redis_script.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -136,6 +137,17 @@ class RedisStore {
   /// its place when any of them was renewed.
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
+  /// Runs a script of one's own on this store's connections; `keys` are whole names, as `name_for` gives them.
+  ///
+  /// Errors: those of `Store`; `Errc::invalid_argument` for a `replica_wait` shorter than 1 ms.
+  /// Example: `store.run_script(script, {store.name_for(key, "visits")}, {"1"}).integer()`
+  RedisReply run_script(const RedisScript& script, const RedisWords& keys,
+                        const RedisWords& arguments, const RedisScriptOptions& options = {});
+  /// `prefix:{type:value}:part`.
+  ///
+  /// Errors: `Errc::invalid_argument` for a part that is no 1 to 64 letters, digits, '_' and '-'.
+  [[nodiscard]] std::string name_for(const Key& key, std::string_view part) const;
+
  private:
   std::unique_ptr<detail::redis::StoreImpl> impl_;
 };
@@ -143,6 +155,7 @@ static_assert(Store<RedisStore>);
 static_assert(IssuingStore<RedisStore>);
 static_assert(AdminStore<RedisStore>);
 static_assert(BatchStore<RedisStore>);
+static_assert(ScriptStore<RedisStore>);
 
 }  // namespace v0
 }  // namespace idempotency

@@ -68,7 +68,7 @@ class TccConformance : public ::testing::Test {
     }
   }
   [[nodiscard]] TccEffects effects_of(const std::string& branch) {
-    return detail::in_own_transaction(store(), [&](auto& transaction) {
+    return v0::detail::in_own_transaction(store(), [&](auto& transaction) {
       TccEffects effects;
       for (const SqlRow& row :
            transaction.query("SELECT what FROM effect WHERE branch = ?", branch)) {
@@ -81,7 +81,7 @@ class TccConformance : public ::testing::Test {
     });
   }
   [[nodiscard]] TccState state_of(const std::string& branch) {
-    return detail::in_own_transaction(store(), [&](auto& transaction) {
+    return v0::detail::in_own_transaction(store(), [&](auto& transaction) {
       return barrier_.look(transaction, {"transfer-7", branch});
     });
   }
@@ -217,7 +217,7 @@ TYPED_TEST_P(TccConformance, CleansWhatIsFinishedOnceItIsOldEnough) {
   const TccBarrier hasty({.longest_late_try = std::chrono::milliseconds{0},
                           .retention = std::chrono::milliseconds{1}});
   const auto clean = [&](const TccBarrier& barrier, std::uint32_t limit) {
-    return detail::in_own_transaction(
+    return v0::detail::in_own_transaction(
         this->store(), [&](auto& transaction) { return barrier.clean(transaction, limit); });
   };
   std::this_thread::sleep_for(std::chrono::milliseconds{20});  // by the server's clock
