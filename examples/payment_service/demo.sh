@@ -60,6 +60,11 @@ echo
 run 60 callback_twice --service "$programs/payment_service" --folder "$folder/callback" \
   "${store[@]}" || code=1
 
+for accident in stock_oversold one_token; do
+  echo
+  run 60 "$accident" --folder "$folder/$accident" || code=1
+done
+
 echo
 if [ "$code" -eq 0 ]; then
   echo "The demo ends well."

@@ -180,6 +180,7 @@ SagaRun SagaRules::judge(RunStatus status, milliseconds retry_after, const std::
     case RunStatus::uncertain:
     case RunStatus::superseded:
     case RunStatus::undecidable:
+    case RunStatus::not_issued:
       break;
   }
   return unsettled("the step's record: " + std::string(to_string(status)));

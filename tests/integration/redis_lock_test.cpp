@@ -214,7 +214,10 @@ class HarmedRedisLock : public RedisLockTest {
  protected:
   static constexpr auto lease = 600ms;
 
-  HarmedRedisLock() { static_cast<void>(harmed.try_acquire({"warm", "up"})); }
+  HarmedRedisLock() {  // the connection is there then, and the server has the scripts
+    static_cast<void>(harmed.try_acquire({"warm", "up"}));
+    static_cast<void>(locks.renew({"warm", "up"}, {OwnerToken::generate(), 1}, lease));
+  }
 
   FaultProxy proxy{server().port()};
   RedisStore far{{.port = proxy.port(), .command_timeout = 150ms}};

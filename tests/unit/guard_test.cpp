@@ -180,7 +180,7 @@ struct BusinessError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// ID-19: the handler's own exception reaches the caller, whatever its type, and the record says what it means.
+// ID-19, TC-15 (a message that failed is handled when it is delivered again): the handler's own exception reaches the caller, whatever its type, and the record says what it means.
 TEST(IdempotencyGuard, LetsTheHandlersExceptionThroughAndMayRunAgain) {
   MemoryStore store;
   IdempotencyGuard guard{store};

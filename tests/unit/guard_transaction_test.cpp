@@ -171,6 +171,22 @@ TEST_F(GuardTransactionTest, RollsBackAndRecordsAPermanentFailureAfterwards) {
   EXPECT_EQ(again.failure(), "no such account");
 }
 
+// TC-09: the last ten are gone, and the debit that took them is repeated: it is a duplicate before it is a debit.
+TEST_F(GuardTransactionTest, AnswersADuplicateBeforeAnyRuleOfTheBusiness) {
+  const auto take_the_only_one = [](SqliteTransaction& transaction) -> int {
+    if (transaction.query("SELECT count(*) FROM moved").at(0).as<int>(0) > 0) {
+      throw PermanentFailure("nothing is left");
+    }
+    return move(transaction);
+  };
+  ASSERT_EQ(guard.run_in_transaction(transfer(), take_the_only_one).status(), RunStatus::executed);
+
+  const auto again = guard.run_in_transaction(transfer(), take_the_only_one);
+
+  EXPECT_EQ(again.status(), RunStatus::replayed);
+  EXPECT_EQ(moves(), "1");
+}
+
 TEST_F(GuardTransactionTest, LeavesTheKeyFreeWhenTheFailureCannotBeRecorded) {
   UncertainCommits commits(store);
   commits.failures_cannot_be_recorded = true;

@@ -297,6 +297,7 @@ TYPED_TEST_P(LocksConformance, GrantDifferentLocksToAllThatAskAtOnce) {
   std::atomic<int> granted{0};
   std::atomic<int> released{0};
   std::vector<std::thread> threads;
+  threads.reserve(callers);
   for (int caller = 0; caller < callers; ++caller) {
     threads.emplace_back([&, caller] {
       for (--waiting; waiting != 0;)
