@@ -156,7 +156,9 @@ void SagaRules::seal(const Execution& execution, std::uint32_t known_runs) {
   if (known_runs == SagaProgress::record_must_tell) {
     throw RetryableFailure("the action's record has gone, or the action was skipped");
   }
-  if (execution.attempt() == known_runs + 1) throw PermanentFailure("given up by its saga");
+  if (known_runs == SagaProgress::vouched_for || execution.attempt() == known_runs + 1) {
+    throw PermanentFailure("given up by its saga");
+  }
   throw RetryableFailure("an earlier run of the action fell silent: its effect may stand");
 }
 

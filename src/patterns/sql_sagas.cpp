@@ -148,8 +148,8 @@ SagaRow saga_row(const SqlRow& row) {
 SagaAudit saga_audit(const SqlRow& row) {
   SagaAudit line;
   const int decision = row.as<int>(std::size_t{0});
-  if (decision != static_cast<int>(SagaDecision::resume) &&
-      decision != static_cast<int>(SagaDecision::skip)) {
+  if (decision < static_cast<int>(SagaDecision::resume) ||
+      decision > static_cast<int>(SagaDecision::give_up)) {
     throw_unreadable();
   }
   std::size_t at = 0;

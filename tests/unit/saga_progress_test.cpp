@@ -163,6 +163,14 @@ TEST(SagaDecision, SkipsOneStepInTheDirectionThatItHad) {
             (SagaProgress{State::compensated, 0, 0, 0}));
 }
 
+TEST(SagaDecision, GivesAnActionUpInEitherDirection) {
+  const SagaProgress given_up{State::compensating, 1, 0, SagaProgress::vouched_for};
+
+  EXPECT_EQ(saga_decided({State::parked_running, 1, 4, 2}, SagaDecision::give_up, 3), given_up);
+  EXPECT_EQ(saga_decided({State::parked_compensating, 1, 4, 2}, SagaDecision::give_up, 3),
+            given_up);
+}
+
 TEST(SagaDecision, MovesNothingThatIsNotParked) {
   for (const State state :
        {State::running, State::compensating, State::finished, State::compensated}) {
@@ -170,6 +178,7 @@ TEST(SagaDecision, MovesNothingThatIsNotParked) {
 
     EXPECT_EQ(saga_decided(progress, SagaDecision::resume, 3), progress);
     EXPECT_EQ(saga_decided(progress, SagaDecision::skip, 3), progress);
+    EXPECT_EQ(saga_decided(progress, SagaDecision::give_up, 3), progress);
   }
 }
 

@@ -136,6 +136,7 @@ TEST_F(Sagas, UndoWhatWasDoneLastFirstAfterAPermanentFailure) {
   EXPECT_TRUE(alerts.empty());
 }
 
+// TC-15
 TEST_F(Sagas, TryARetryableActionAgainWhenItsPauseHasPassed) {
   actions["charge"] = [](SagaCall& call) {
     if (call.execution().attempt() < 3) throw RetryableFailure("the bank is closed");
@@ -253,6 +254,10 @@ TEST_F(Sagas, ParkAnActionThatFailsAfterOneOfItsRunsFellSilent) {
 
   EXPECT_EQ(report.row.progress.state, SagaState::parked_running);
   EXPECT_EQ(log, (std::vector<std::string>{"reserve", "charge", "charge", "charge"}));
+  ASSERT_EQ(desk.give_up(report.row, "ann", "the bank knows nothing of it"), WriteOutcome::stored);
+  EXPECT_EQ(runner.work_once().value().status, SagaStatus::compensated);
+  EXPECT_EQ(log.back(), "undo reserve of 7");
+  EXPECT_EQ(record("charge").state, RecordState::failed);
 }
 
 // A worker that was asleep began the action behind the last try and died; what was given up may have an effect after all.
@@ -596,6 +601,7 @@ TEST_F(Sagas, AreCleanedWhenTheRecordsOfTheirStepsHaveGone) {
   EXPECT_EQ(store.find(saga_key({"order", "7"}, "ship", SagaPart::action)).has_value(), false);
 }
 
+// TC-17: a record that is forgotten before the last try would be made again.
 TEST_F(Sagas, RefuseOptionsThatContradictThemselves) {
   const auto refused = [&](const std::function<void(SagaOptions&)>& spoil) {
     SagaOptions asked = options();

@@ -53,6 +53,11 @@ class SagaDesk {
   [[nodiscard]] WriteOutcome skip(const SagaRow& seen, std::string who, std::string why) {
     return decide(seen, SagaDecision::skip, std::move(who), std::move(why));
   }
+  /// Undoes what was done before the step, in either direction: whoever decides so has made sure that its action has no effect. The
+  /// action's record is believed first, so an uncertain one has to be settled, and a success is compensated.
+  [[nodiscard]] WriteOutcome give_up(const SagaRow& seen, std::string who, std::string why) {
+    return decide(seen, SagaDecision::give_up, std::move(who), std::move(why));
+  }
 
  private:
   WriteOutcome decide(const SagaRow& seen, SagaDecision decision, std::string who,

@@ -26,6 +26,8 @@ enum class SagaState : std::uint8_t {
 struct SagaProgress {
   /// In the place of `known_runs` for an action that was passed as done: only its record can tell what there is to undo.
   static constexpr std::uint32_t record_must_tell = 0xffff'ffffU;
+  /// The same for an action of which a person says that it has no effect.
+  static constexpr std::uint32_t vouched_for = 0xffff'fffeU;
 
   SagaState state = SagaState::running;
   /// The step whose action, or compensation, is next; all of them when finished, 0 when compensated.
@@ -148,8 +150,9 @@ constexpr SagaProgress after_compensation(SagaProgress from, SagaTry what,
 
 /// What people decide about a parked saga. The numbers are stored: never renumber.
 enum class SagaDecision : std::uint8_t {
-  resume = 1,  ///< try the step again, as often as at first
-  skip = 2,    ///< go on behind it: somebody has seen to it, or it is not needed
+  resume = 1,   ///< try the step again, as often as at first
+  skip = 2,     ///< go on behind it: somebody has seen to it, or it is not needed
+  give_up = 3,  ///< the step's action has no effect: undo what was done before it
 };
 
 /// Where a decision leads; only a parked saga moves.
@@ -159,6 +162,9 @@ enum class SagaDecision : std::uint8_t {
   const bool forward = from.state == SagaState::parked_running;
   const SagaState state = forward ? SagaState::running : SagaState::compensating;
   if (decision == SagaDecision::resume) return {state, from.step, 0, from.known_runs};
+  if (decision == SagaDecision::give_up) {
+    return {SagaState::compensating, from.step, 0, SagaProgress::vouched_for};
+  }
   const SagaProgress there{state, from.step, 0, 0};
   return saga_transition(there, {SagaOutcome::done}, {.steps = steps});
 }

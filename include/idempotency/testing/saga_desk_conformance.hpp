@@ -107,6 +107,18 @@ TYPED_TEST_P(SagaDeskConformance, SkipsAStepAndEndsBehindTheLast) {
   EXPECT_EQ(desk.history("b").at(0).decision, SagaDecision::skip);
 }
 
+TYPED_TEST_P(SagaDeskConformance, GivesAnActionUpOnAPersonsWord) {
+  const SagaRow seen = this->park("a");
+  SagaDesk desk(this->journal(), "order");
+
+  const WriteOutcome given_up = desk.give_up(seen, "ann", "the bank knows nothing of it");
+
+  EXPECT_EQ(given_up, WriteOutcome::stored);
+  EXPECT_EQ(this->claim().value().progress,
+            (SagaProgress{SagaState::compensating, 1, 0, SagaProgress::vouched_for}));
+  EXPECT_EQ(desk.history("a").at(0).decision, SagaDecision::give_up);
+}
+
 TYPED_TEST_P(SagaDeskConformance, DecidesNothingAboutASagaThatHasMoved) {
   const SagaRow seen = this->park("a");
   SagaDesk desk(this->journal(), "order");
@@ -194,7 +206,8 @@ TYPED_TEST_P(SagaDeskConformance, LetsOneOfManyPeopleDecide) {
 
 REGISTER_TYPED_TEST_SUITE_P(SagaDeskConformance, RefusesWhatItCannotKeepBeforeAnythingIsWritten,
                             ListsWhatIsParkedPageByPage, WorksOnNothingThatIsParkedUntilItIsResumed,
-                            SkipsAStepAndEndsBehindTheLast, DecidesNothingAboutASagaThatHasMoved,
+                            SkipsAStepAndEndsBehindTheLast, GivesAnActionUpOnAPersonsWord,
+                            DecidesNothingAboutASagaThatHasMoved,
                             DecidesNothingAboutASagaThatIsParkedElsewhereByNow,
                             DecidesAboutAParkedSagaThatOnlyHasBeenWrittenAgain,
                             CleansWhatEndedLongAgoAndNothingElse, LetsOneOfManyPeopleDecide);
