@@ -53,12 +53,10 @@ enum class GuardSwitch { on, off };
 /// is noticed within seconds, and a little patience for duplicates of a payment that is running.
 idem::PolicyTable policies() {
   idem::PolicyTable table;
-  idem::Policy payment = table.find("payment");
-  payment.lease = 2s;
-  payment.wait = 500ms;
-  idem::Policy booking = table.find("transfer");
-  booking.success_retention = payment.success_retention;
-  return table.set("payment", payment).set("transfer", booking).set("callback", booking);
+  const auto as_long = table.find("payment").success_retention;
+  return table.set("payment", {.lease = 2s, .wait = 500ms})
+      .set("transfer", {.success_retention = as_long})
+      .set("callback", {.success_retention = as_long});
 }
 
 /// Says on stderr what in the set-up can lose records.
