@@ -22,19 +22,42 @@ using idempotency::testing_support::RedisServer;
 
 namespace {
 
-/// What a service would write by hand: an owner, a count that rises as the fence, and a script each for acquiring and releasing.
+/// Where a lock by hand has its fence from: a count for each lock that must never be removed, or, as ours, the server's clock.
+enum class BareFence { counted, of_clock };
+
+constexpr const char* acquire_and_count =
+    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then\n"
+    "  return redis.call('INCR', KEYS[2])\n"
+    "end\n"
+    "return 0";
+constexpr const char* release_and_forget =
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
+    "return redis.call('DEL', KEYS[1])";
+constexpr const char* acquire_by_clock =
+    "local v = redis.call('GET', KEYS[1])\n"
+    "if v and v:sub(1, 1) ~= '-' then return 0 end\n"
+    "local t = redis.call('TIME')\n"
+    "local fence = t[1] * 1000000 + t[2]\n"
+    "if v and tonumber(v:sub(2)) >= fence then fence = tonumber(v:sub(2)) + 1 end\n"
+    "redis.call('SET', KEYS[1], ARGV[1] .. string.format('%.0f', fence), 'PX', ARGV[2])\n"
+    "return fence";
+constexpr const char* release_and_remember =
+    "local v = redis.call('GET', KEYS[1])\n"
+    "if not v or v:sub(1, 16) ~= ARGV[1] then return 0 end\n"
+    "redis.call('SET', KEYS[1], '-' .. v:sub(17), 'PX', 86400000)\n"
+    "return 1";
+
+/// What a service would write by hand: an owner, a fence, and a script each for acquiring and releasing.
 class BareLock : private benchmark_redis::BareConnection {
  public:
-  BareLock(std::uint16_t port, const std::string& name)
+  BareLock(std::uint16_t port, const std::string& name, BareFence fence)
       : BareConnection(port),
         name_("bare_______:{" + name + "}:lock"),
         fence_("bare_______:{" + name + "}:fence"),
-        acquire_(load("if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then\n"
-                      "  return redis.call('INCR', KEYS[2])\n"
-                      "end\n"
-                      "return 0")),
-        release_(load("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
-                      "return redis.call('DEL', KEYS[1])")) {}
+        acquire_(load(fence == BareFence::counted ? acquire_and_count : acquire_by_clock)),
+        release_(load(fence == BareFence::counted ? release_and_forget : release_and_remember)) {
+    static_cast<void>(send({"DEL", name_, fence_}));
+  }
 
   void lock_and_unlock() {
     owner_[0] = static_cast<char>(owner_[0] + 1);
@@ -55,10 +78,8 @@ class BareLock : private benchmark_redis::BareConnection {
   std::array<char, 16> owner_{};
 };
 
-}  // namespace
-
-void measure_locks(const benchmark_support::Selection& selection) {
-  const std::string name = "lock and unlock on Redis, against two scripts";
+void measure_locks(const benchmark_support::Selection& selection, const std::string& name,
+                   BareFence fence) {
   if (!selection.wants(name)) return;
   RedisServer server;
   for (const std::size_t threads : {1U, 4U, 16U}) {
@@ -69,9 +90,8 @@ void measure_locks(const benchmark_support::Selection& selection) {
         {.name = name,
          .threads = threads,
          .by_hand = [&](std::size_t thread) -> Work {
-           return [bare = std::make_shared<BareLock>(server.port(), std::to_string(thread))] {
-             bare->lock_and_unlock();
-           };
+           return [bare = std::make_shared<BareLock>(server.port(), std::to_string(thread),
+                                                     fence)] { bare->lock_and_unlock(); };
          },
          .ours = [&](std::size_t thread) -> Work {
            return [&lock, key = Key::of("stock", thread)] {
@@ -83,6 +103,13 @@ void measure_locks(const benchmark_support::Selection& selection) {
          .wanted_p99 = 0},
         selection.effort(), benchmark_support::processor_time_of(server.process().id()));
   }
+}
+
+}  // namespace
+
+void measure_locks(const benchmark_support::Selection& selection) {
+  measure_locks(selection, "lock and unlock on Redis, against two scripts", BareFence::counted);
+  measure_locks(selection, "the same, against two that look at the clock", BareFence::of_clock);
 }
 
 }  // namespace benchmark_patterns

@@ -10,6 +10,7 @@
 #include "idempotency/testing/states_conformance.hpp"
 #include "idempotency/testing/tcc_conformance.hpp"
 #include "idempotency/testing/tokens_conformance.hpp"
+#include "idempotency/testing/versions_conformance.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency::testing {
@@ -83,6 +84,7 @@ class MySqlLocksFixture {
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlLocks, LocksConformance, MySqlLocksFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStates, StatesConformance, MySqlStatesFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlTcc, TccConformance, MySqlTccFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlVersions, VersionsConformance, MySqlTccFixture);
 
 class MySqlTokensFixture {
  public:

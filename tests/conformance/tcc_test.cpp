@@ -4,6 +4,7 @@
 
 #include "idempotency/stores/sqlite.hpp"
 #include "idempotency/testing/tcc_conformance.hpp"
+#include "idempotency/testing/versions_conformance.hpp"
 #include "support/sqlite_file.hpp"
 
 namespace idempotency::testing {
@@ -23,6 +24,7 @@ class SqliteFixture {
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteTcc, TccConformance, SqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(SqliteVersions, VersionsConformance, SqliteFixture);
 
 TEST(TccBarrier, RefusesToForgetBeforeTheLastLateTry) {
   const auto make = [](std::chrono::milliseconds late, std::chrono::milliseconds retention) {

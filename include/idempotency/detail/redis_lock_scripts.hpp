@@ -24,7 +24,7 @@ struct RedisLockScripts {
   }
 
  private:
-  /// What all begin with: the value, and a refusal of what is none. Numbers are exact up to 2^53 in Lua.
+  /// What the others begin with: the value, and a refusal of what is none. Numbers are exact up to 2^53 in Lua.
   static constexpr std::string_view head = R"lua(
 local call, key = redis.call, KEYS[1]
 local v = call('GET', key)
@@ -61,9 +61,14 @@ call('SET', key, struct.pack('>Bc16I8I8', 49, owner, fence, now + ARGV[3] * 1000
 return 1
 )lua";
 
-  /// ARGV: owner. Only the end is written; the value expires as it would have.
+  /// ARGV: owner. Only the end is written; the value expires as it would have. Nothing else of the value is needed.
   static constexpr std::string_view release_body = R"lua(
-if owner ~= ARGV[1] then return 0 end
+local call, key = redis.call, KEYS[1]
+local v = call('GET', key)
+if v and (#v ~= 33 or v:byte() ~= 49) then
+  return redis.error_reply('CORRUPT what stands under the key is no lock')
+end
+if not v or v:sub(2, 17) ~= ARGV[1] then return 0 end
 call('SETRANGE', key, 25, '\0\0\0\0\0\0\0\0')
 return 1
 )lua";
@@ -87,7 +92,7 @@ return {fence, math.max(0, math.ceil((ends - now) / 1000))}
   RedisLockScripts()
       : acquire(judging(acquire_body)),
         renew(judging(renew_body)),
-        release(std::string(head) + std::string(release_body)),
+        release(std::string(release_body)),
         force_release(judging(force_release_body)),
         look(judging(look_body)) {}
 };
