@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "idempotency/guard.hpp"
 #include "idempotency/patterns/token_service.hpp"
 #include "idempotency/stores/open.hpp"
 #include "support/child_process.hpp"

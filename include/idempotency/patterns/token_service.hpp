@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "idempotency/clock.hpp"
-#include "idempotency/guard.hpp"
+#include "idempotency/operation.hpp"
 #include "idempotency/patterns/token_signer.hpp"
+#include "idempotency/policy.hpp"
+#include "idempotency/run_result.hpp"
 #include "idempotency/store.hpp"
 
 namespace idempotency {
@@ -135,8 +137,8 @@ class TokenService {
   ///
   /// Errors: those of `run`; `Errc::invalid_argument` when the guard's policy for this purpose forgets results sooner than tokens
   /// end, before anything is asked.
-  template <class StoreT, class Handler>
-  auto run(IdempotencyGuard<StoreT>& guard, const PresentedToken& presented, Handler&& handler) {
+  template <class Guard, class Handler>
+  auto run(Guard& guard, const PresentedToken& presented, Handler&& handler) {
     return under(guard, presented, [&](Operation operation) {
       return guard.run(std::move(operation), std::forward<Handler>(handler));
     });
@@ -144,9 +146,8 @@ class TokenService {
   /// `guard.run_in_transaction` under the token as the key: the token is used, the effect and the result recorded in one commit.
   ///
   /// Errors: the same.
-  template <class StoreT, class Handler>
-  auto run_in_transaction(IdempotencyGuard<StoreT>& guard, const PresentedToken& presented,
-                          Handler&& handler) {
+  template <class Guard, class Handler>
+  auto run_in_transaction(Guard& guard, const PresentedToken& presented, Handler&& handler) {
     return under(guard, presented, [&](Operation operation) {
       return guard.run_in_transaction(std::move(operation), std::forward<Handler>(handler));
     });

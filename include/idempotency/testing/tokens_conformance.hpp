@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "idempotency/guard.hpp"
 #include "idempotency/patterns/token_service.hpp"
 #include "idempotency/testing/conformance_fixture.hpp"
 #include "idempotency/testing/manual_clock.hpp"
