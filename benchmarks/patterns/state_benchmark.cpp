@@ -33,9 +33,10 @@ using idempotency::testing_support::TemporaryDirectory;
 namespace {
 
 enum class Lamp { off, on };
-constexpr StateMachine<Lamp> lamp_machine(
-    {{Lamp::off, "off", StateKind::initial}, {Lamp::on, "on"}},
-    {{Lamp::off, Lamp::on}, {Lamp::on, Lamp::off, "switched off again"}});
+constexpr StateMachine<Lamp> lamp_machine({{Lamp::off, "off", StateKind::initial},
+                                           {Lamp::on, "on"}},
+                                          {{Lamp::off, Lamp::on},
+                                           {Lamp::on, Lamp::off, "switched off again"}});
 
 constexpr int moves_in_a_transaction = 256;
 constexpr std::string_view update = "UPDATE lamp SET state = ? WHERE id = ? AND state = ?";

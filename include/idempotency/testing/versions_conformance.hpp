@@ -11,10 +11,13 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "idempotency/patterns/optimistic.hpp"
+#include "idempotency/sql_transaction.hpp"
+#include "idempotency/store.hpp"
 
 namespace idempotency {
 inline namespace v0 {
