@@ -260,6 +260,7 @@ Error make_error(unsigned code, std::string_view words, Stage stage, std::string
   message += doing;
   message += ": ";
   message += stage == Stage::connect ? advice_for_connecting(code, errc) : advice(errc);
+  message += " (error " + std::to_string(code) + ')';
   std::string detail = "error " + std::to_string(code) + ": ";
   detail += words;
   return Error(errc, std::move(message), std::move(detail));

@@ -237,6 +237,8 @@ class WatchedLease : public DistributedLockTest {
 
   std::atomic<int> losses{0};
   Event lost;
+  Event under_way;  // what hooks wait for outlives the lock whose renewals call them
+  Event goes_on;
   DistributedLock<WatchedLocks> watched{locks,
                                         {.lease = lease, .on_lost = [this](const Key&, auto) {
                                            ++losses;
@@ -301,7 +303,7 @@ TEST_F(WatchedLease, AsksItsHolderToStopBeforeAnUnrenewedLeaseEnds) {
 TEST_F(DistributedLockTest, ShowsALossToWhoLooksFirst) {
   Event looked;
   DistributedLock<WatchedLocks> hasty{locks, {.lease = 40ms}};
-  locks.before_renew = [&](const Key&) { static_cast<void>(looked.wait()); };
+  locks.before_renew = [&looked](const Key&) { static_cast<void>(looked.wait()); };
   auto held = hasty.try_acquire(stock);
   ASSERT_TRUE(held);
   while (held->remaining() > 0ms)
@@ -341,9 +343,7 @@ TEST_F(WatchedLease, IsNotRenewedWhenItsBoundIsItsLease) {
 
 // LK-01: a renewal that is under way when the lock is released finds nothing to renew.
 TEST_F(WatchedLease, IsNotRenewedOnceItIsReleased) {
-  Event under_way;
-  Event goes_on;
-  locks.before_renew = [&](const Key&) {
+  locks.before_renew = [this](const Key&) {
     under_way.set();
     static_cast<void>(goes_on.wait());
   };
@@ -384,8 +384,7 @@ TEST_F(DistributedLockTest, LeavesNothingBehindWhereverItsHolderStops) {
 
 TEST_F(WatchedLease, IsRenewedWhileAnothersRenewalHangs) {
   const Key slow{"stock", "slow"};
-  Event goes_on;
-  locks.before_renew = [&](const Key& key) {
+  locks.before_renew = [this, slow](const Key& key) {
     if (key == slow) static_cast<void>(goes_on.wait());
   };
   auto hanging = watched.try_acquire(slow);
