@@ -19,7 +19,7 @@
 #include <idempotency/patterns/token_service.hpp>
 #include <idempotency/stores/sqlite.hpp>
 
-#include "arguments.hpp"
+#include "accident.hpp"
 
 namespace idem = idempotency;
 using namespace std::chrono_literals;
@@ -133,7 +133,6 @@ int click_after_death(const std::filesystem::path& file, Issue issue, Submit sub
 }
 
 int play(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
   const auto issue_naively = [](Shop& shop) { return shop.issue_naively(); };
   const auto submit_naively = [](Shop& shop, const std::string& token, Death death,
                                  auto meanwhile) {
@@ -156,19 +155,12 @@ int play(const std::filesystem::path& folder) {
 
   const bool kept = one == 1 && one_after_all == 1;
   const bool shown = two == 2 && none == 0;
-  if (!kept) std::cout << "BROKEN: a token is good for one order, and for no fewer\n";
-  if (!shown) std::cout << "BROKEN: tokens that are deleted let two orders through, or none\n";
-  return kept && shown ? 0 : 1;
+  const bool is_kept = shop::holds(kept, "a token is good for one order, and for no fewer");
+  const bool is_shown =
+      shop::holds(shown, "tokens that are deleted let two orders through, or none");
+  return is_kept && is_shown ? 0 : 1;
 }
 
 }  // namespace
 
-int main(int count, char** values) {
-  try {
-    const shop::Arguments arguments(count, values, {"folder"});
-    return play(arguments.text("folder"));
-  } catch (const std::exception& problem) {
-    std::cerr << "one_token: " << problem.what() << '\n';
-    return 1;
-  }
-}
+int main(int count, char** values) { return shop::play_accident("one_token", count, values, play); }

@@ -14,7 +14,7 @@
 #include <idempotency/patterns/sql_states.hpp>
 #include <idempotency/stores/sqlite.hpp>
 
-#include "arguments.hpp"
+#include "accident.hpp"
 
 namespace idem = idempotency;
 
@@ -117,7 +117,6 @@ Books report(Shop& shop, const char* how) {
 }
 
 int play(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
   std::cout << pieces << " pieces, " << 2 * consumers
             << " orders, and a queue that delivers every message twice" << std::endl;
   Shop naive(folder / "naive.db");
@@ -134,19 +133,14 @@ int play(const std::filesystem::path& folder) {
   const bool kept = with.parcels == pieces && with.left == 0 && with.orders_with_two == 0 &&
                     told == 2 * consumers - pieces;
   const bool shown = without.parcels > pieces && without.orders_with_two > 0;
-  if (!kept) std::cout << "BROKEN: with the guard 12 customers get one piece each, and 4 none\n";
-  if (!shown) std::cout << "BROKEN: without the guard more is sold than there is\n";
-  return kept && shown ? 0 : 1;
+  const bool is_kept =
+      shop::holds(kept, "with the guard 12 customers get one piece each, and 4 none");
+  const bool is_shown = shop::holds(shown, "without the guard more is sold than there is");
+  return is_kept && is_shown ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int count, char** values) {
-  try {
-    const shop::Arguments arguments(count, values, {"folder"});
-    return play(arguments.text("folder"));
-  } catch (const std::exception& problem) {
-    std::cerr << "stock_oversold: " << problem.what() << '\n';
-    return 1;
-  }
+  return shop::play_accident("stock_oversold", count, values, play);
 }
