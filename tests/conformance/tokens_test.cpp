@@ -1,25 +1,17 @@
 #include <chrono>
 #include <thread>
 
-#include "idempotency/stores/memory.hpp"
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/faulty_store.hpp"
 #include "idempotency/testing/tokens_conformance.hpp"
+#include "memory_fixture.hpp"
 #include "sqlite_fixture.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency::testing {
 namespace {
 
-class MemoryFixture {
- public:
-  MemoryStore& store() { return store_; }
-  void advance(std::chrono::milliseconds span) { clock_.advance(span); }
-
- private:
-  ManualClock clock_;
-  MemoryStore store_{MemoryStoreOptions{.clock = &clock_}};
-};
+using testing_support::MemoryFixture;
 
 class SqliteFixture {
  public:
