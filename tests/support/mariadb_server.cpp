@@ -142,6 +142,7 @@ std::vector<std::string> MariaDbServer::installation() const {
     return {install_program(),
             "--no-defaults",
             "--datadir=" + directory_.file("data"),
+            "--tmpdir=" + directory_.file("tmp"),
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--innodb-log-file-size=16M",
@@ -154,12 +155,15 @@ std::vector<std::string> MariaDbServer::installation() const {
           "--no-defaults",
           "--initialize-insecure",
           "--datadir=" + directory_.file("data"),
+          "--tmpdir=" + directory_.file("tmp"),
           "--init-file=" + directory_.file("users"),
           "--secure-file-priv=NULL",
           "--innodb-flush-log-at-trx-commit=0"};
 }
 
 void MariaDbServer::install() {
+  // One of its own: a server that starts deletes every "#sql" file there, those of its neighbours as well.
+  std::filesystem::create_directory(directory_.file("tmp"));
   // The server of 10.11 has been seen to crash while it makes its own tables.
   constexpr int most_attempts = 3;
   for (int attempt = 1;; ++attempt) {
@@ -175,13 +179,13 @@ void MariaDbServer::install() {
 }
 
 void MariaDbServer::start() {
-  std::vector<std::string> arguments =
-      with_user({server_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
-                 "--socket=" + directory_.file("socket"), "--pid-file=" + directory_.file("pid"),
-                 "--log-error=" + directory_.file("log.err"), "--port=" + std::to_string(port_),
-                 "--bind-address=127.0.0.1", "--skip-name-resolve",
-                 "--loose-innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M",
-                 "--performance-schema=OFF", "--max-connections=400", "--max-allowed-packet=16M"});
+  std::vector<std::string> arguments = with_user(
+      {server_program(), "--no-defaults", "--datadir=" + directory_.file("data"),
+       "--socket=" + directory_.file("socket"), "--pid-file=" + directory_.file("pid"),
+       "--tmpdir=" + directory_.file("tmp"), "--log-error=" + directory_.file("log.err"),
+       "--port=" + std::to_string(port_), "--bind-address=127.0.0.1", "--skip-name-resolve",
+       "--loose-innodb-log-file-size=16M", "--innodb-buffer-pool-size=64M",
+       "--performance-schema=OFF", "--max-connections=400", "--max-allowed-packet=16M"});
   if (is_mysql()) {  // as MariaDB is by itself: no log of changes, no second protocol
     arguments.insert(arguments.end(),
                      {"--skip-log-bin", "--loose-mysqlx=OFF", "--secure-file-priv=NULL"});
