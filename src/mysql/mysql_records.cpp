@@ -80,6 +80,31 @@ Reply Records::send(const std::string& sql, Parameters parameters, Stage stage) 
   return std::move(connection_->run(text, stage).front());
 }
 
+Reply Records::send_begin(const std::string& sql, Parameters parameters) {
+  if (opening_.empty()) {
+    return prefix_.empty() ? send(sql, parameters, write_)
+                           : send(prefix_ + sql, parameters, write_);
+  }
+  Reply reply = send(prefix_ + opening_ + sql + ";END", parameters, write_);
+  opening_.clear();
+  return reply;
+}
+
+// The client may still believe in a transaction that the server has ended by a deadlock. Outside of one the INSERT would commit
+// by itself, so its absence is the same deadlock again.
+void Records::open_with(const std::string& savepoint) {
+  opening_ =
+      "BEGIN NOT ATOMIC IF @@in_transaction = 0 THEN SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = "
+      "1213, MESSAGE_TEXT = 'the transaction has ended'; END IF; SAVEPOINT " +
+      savepoint + ';';
+}
+
+void Records::set_savepoint() {
+  if (opening_.empty()) return;
+  static_cast<void>(connection_->run(opening_ + "END", Stage::within));
+  opening_.clear();
+}
+
 Reply Records::look_up(const std::string& sql, const Key& key) {
   const std::array<Parameter, 2> parameters{bytes_parameter(key.type()),
                                             bytes_parameter(key.value())};
@@ -121,8 +146,7 @@ BeginOutcome Records::begin(const BeginRequest& request) {
   }
   const std::string& statement = returning ? statements_->begin_returning : statements_->begin;
   for (int round = 0; round < most_rounds; ++round) {
-    Reply reply = prefix_.empty() ? send(statement, parameters, write_)
-                                  : send(prefix_ + statement, parameters, write_);
+    Reply reply = send_begin(statement, parameters);
     std::optional<Row> row;
     if (returning) {
       row = read_row(reply.rows.at(0));
@@ -162,15 +186,16 @@ BeginOutcome Records::begin_issued(const BeginRequest& request, Parameter curren
   const std::array key{type, value};
   const std::string& look =
       write_ == Stage::within ? statements_->select_locking : statements_->select;
-  const std::string change = prefix_ + statements_->begin_issued;
   for (int round = 0; round < most_rounds; ++round) {
     Reply reply;
     if (connection_->takes_several()) {
-      reply = std::move(
-          connection_->run(with_literals(change, changes) + ';' + with_literals(look, key), write_)
-              .back());
+      reply = std::move(connection_
+                            ->run(with_literals(prefix_ + statements_->begin_issued, changes) +
+                                      ';' + with_literals(look, key),
+                                  write_)
+                            .back());
     } else {
-      static_cast<void>(send(change, changes, write_));
+      static_cast<void>(send_begin(statements_->begin_issued, changes));
       reply = send(look, key, read_);
     }
     if (reply.rows.empty()) return NotIssued{};
@@ -204,8 +229,7 @@ WriteOutcome Records::issue(const IssueRequest& request) {
 std::optional<BeginOutcome> Records::insert_or_look(Parameters parameters,
                                                     const BeginRequest& request) {
   const std::string& statement = statements_->insert_returning;
-  Reply reply = prefix_.empty() ? send(statement, parameters, write_)
-                                : send(prefix_ + statement, parameters, write_);
+  Reply reply = send_begin(statement, parameters);
   Row row = read_answer(reply.rows.at(0));
   // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed. Judged all the
   // same: it may have been repeated within the millisecond, with another fingerprint.

@@ -33,6 +33,13 @@ class Records {
         read_(Stage::within),
         write_(Stage::within) {}
 
+  /// Lets the next `begin` set a savepoint in the same statement. Preconditions: `Travel::text`, MariaDB.
+  void open_with(const std::string& savepoint);
+  /// Whether no `begin` has set the savepoint of `open_with` yet.
+  [[nodiscard]] bool owes_savepoint() const noexcept { return !opening_.empty(); }
+  /// Sets it in a statement of its own.
+  void set_savepoint();
+
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   /// The answer to `begin` when nothing has to be written for it.
@@ -68,6 +75,8 @@ class Records {
   [[nodiscard]] std::optional<BeginOutcome> insert_or_look(Parameters parameters,
                                                            const BeginRequest& request);
   Reply send(const std::string& sql, Parameters parameters, Stage stage);
+  /// The statement of `begin`: behind the prefix, and with the savepoint that is owed.
+  Reply send_begin(const std::string& sql, Parameters parameters);
   [[nodiscard]] std::optional<Row> select(const std::string& sql, const Key& key);
   [[nodiscard]] Reply look_up(const std::string& sql, const Key& key);
   WriteOutcome write(const std::string& sql, Parameters parameters, const Key& key,
@@ -76,6 +85,7 @@ class Records {
   Connection* connection_;
   const Statements* statements_;
   std::string prefix_;
+  std::string opening_;
   Travel travel_ = Travel::prepared;
   Stage read_ = Stage::read;
   Stage write_ = Stage::write;

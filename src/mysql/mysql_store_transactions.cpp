@@ -205,8 +205,13 @@ void StoreImpl::begin_adopted(TransactionState& state) {
     state.touched = true;
     return;
   }
-  // After a deadlock the client still believes in a transaction that the server has ended.
   state.savepoint = new_savepoint();
+  if (traits_.sets_for_statement) {  // MariaDB takes both in one statement
+    state.records.open_with(state.savepoint);
+    state.touched = true;
+    return;
+  }
+  // After a deadlock the client still believes in a transaction that the server has ended.
   static_cast<void>(state.connection->run("SAVEPOINT " + state.savepoint, Stage::within));
   if (!state.connection->in_transaction()) {
     throw Error(Errc::transaction_lost,
@@ -361,6 +366,7 @@ void StoreImpl::rollback(TransactionState& state) noexcept {
 /// Without its savepoint the transaction is not the one that was joined: what it holds now has no record and must not be
 /// committed with what the caller does next.
 void StoreImpl::roll_back_joined(TransactionState& state) {
+  if (state.records.owes_savepoint()) return;  // nothing has been done
   try {
     static_cast<void>(
         state.connection->run("ROLLBACK TO SAVEPOINT " + state.savepoint, Stage::read));

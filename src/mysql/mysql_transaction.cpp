@@ -1,5 +1,6 @@
 #include "idempotency/stores/mysql_transaction.hpp"
 
+#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@ Reply execute_in(TransactionState& state, std::string_view sql,
   state.reach = TransactionState::Reach::changed;
   state.doubtful = state.doubtful || !detail::mysql::cannot_end_transaction(sql);
   try {
+    state.records.set_savepoint();
     Reply reply = state.connection->execute(sql, values, Stage::handler);
     state.check_still_in_transaction();
     return reply;
@@ -91,6 +93,11 @@ SqlDialect MySqlTransaction::dialect() const noexcept { return state_->store->di
 MySqlConnection MySqlTransaction::native_handle() noexcept {
   state_->reach = TransactionState::Reach::changed;
   state_->doubtful = true;
+  try {
+    state_->records.set_savepoint();
+  } catch (const std::exception&) {
+    state_->lost = true;
+  }
   return detail::mysql::HandleAccess::wrap(state_->connection->handle());
 }
 

@@ -320,6 +320,55 @@ TEST_F(MySqlTransactions, JoinOneThatIsOpenAndLeaveItsEndToTheCaller) {
   EXPECT_EQ(plain_.ask("SELECT note FROM account WHERE id = 1"), "callers");
 }
 
+TEST_F(MySqlTransactions, JoinedBeforeTheirRecordAreUndoneFromThereOn) {
+  PlainConnection client(options_);
+  client.run("START TRANSACTION");
+  client.run("UPDATE account SET note = 'callers' WHERE id = 1");
+  {
+    auto transaction = store_.open_transaction(mysql_connection(handle(client)));
+    move(transaction);
+    ASSERT_TRUE(std::holds_alternative<Acquired>(store_.begin(transaction, request("k"))));
+    store_.rollback(transaction);
+  }
+  {
+    auto transaction = store_.open_transaction(mysql_connection(handle(client)));
+    static_cast<void>(transaction.native_handle());
+    client.run("UPDATE account SET cents = 7 WHERE id = 2");
+    store_.rollback(transaction);
+  }
+  client.run("COMMIT");
+
+  EXPECT_EQ(moved(), "0");
+  EXPECT_EQ(plain_.ask("SELECT note FROM account WHERE id = 1"), "callers");
+  EXPECT_NE(plain_.ask("SELECT cents FROM account WHERE id = 2"), "7");
+}
+
+// The client does not learn from the error that the server has ended the transaction, and takes it for open.
+TEST_F(MySqlTransactions, AreNotJoinedAfterADeadlockThatHasEndedThem) {
+  PlainConnection victim(options_);
+  PlainConnection winner(options_);
+  victim.run("START TRANSACTION");
+  victim.run("SELECT * FROM account WHERE id = 1 FOR UPDATE");
+  winner.run("START TRANSACTION");
+  winner.run("UPDATE account SET note = 'winners' WHERE id = 2");
+  auto waiting = std::async(std::launch::async, [&] {
+    return winner.error_of("UPDATE account SET note = 'winners' WHERE id = 1");
+  });
+
+  // Whoever asks second, the one that has written less is given up.
+  ASSERT_EQ(victim.error_of("SELECT * FROM account WHERE id = 2 FOR UPDATE"), 1213U);
+  ASSERT_EQ(waiting.get(), 0U);
+  winner.run("ROLLBACK");
+  const Errc told = code_of([&] {
+    auto transaction = store_.open_transaction(mysql_connection(handle(victim)));
+    ASSERT_TRUE(store_.is_joined(transaction));
+    static_cast<void>(store_.begin(transaction, request("k")));
+  });
+
+  EXPECT_EQ(told, Errc::transaction_lost);
+  EXPECT_FALSE(store_.find({"transfer", "k"}));
+}
+
 TEST_F(MySqlTransactions, GiveTheNativeHandle) {
   PlainConnection client(options_);
   auto transaction = store_.open_transaction(mysql_connection(handle(client)));
