@@ -106,6 +106,11 @@ if(IDEMPOTENCY_WITH_PROTOBUF)
   idempotency_pkg_config(protobuf "Protobuf codec of idempotency"
                          "idempotency = ${PROJECT_VERSION}, protobuf" "")
 endif()
+if(IDEMPOTENCY_WITH_PROMETHEUS)
+  idempotency_pkg_config(prometheus "Metrics of idempotency for Prometheus"
+                         "idempotency = ${PROJECT_VERSION}, prometheus-cpp-core"
+                         "-L\${libdir} -lidempotency_prometheus")
+endif()
 if(IDEMPOTENCY_WITH_TESTING)
   idempotency_pkg_config(testing "Conformance suite for idempotency's stores"
                          "idempotency = ${PROJECT_VERSION}, gtest" "")

@@ -44,7 +44,7 @@ int main() {
   };
 
   // Check, lock, check again, run: in one call.
-  const auto make_report = [&](idem::HeldLock& held) {
+  const auto make_report = [&](const idem::HeldLock& held) {
     expect(!lock.try_acquire(monday), "nobody else makes the report meanwhile");
     expect(write(held.fence(), "all is well") == idem::FencedWrite::written, "it is written");
   };

@@ -26,9 +26,9 @@ constexpr int consumers = 8;
 enum class Order { placed, reserved, sold_out };
 constexpr idem::StateMachine<Order> order_machine(
     {{Order::placed, "placed", idem::StateKind::initial},
-     {Order::reserved, "reserved", idem::StateKind::final},
+     {Order::reserved, "reserved", idem::StateKind::ordinary},
      {Order::sold_out, "sold_out", idem::StateKind::final}},
-    {{Order::placed, Order::reserved}, {Order::placed, Order::sold_out}});
+    {{Order::placed, Order::reserved}, {Order::reserved, Order::sold_out}});
 
 /// A shop with 12 pieces in stock and 16 orders for one each.
 class Shop {
@@ -61,11 +61,15 @@ class Shop {
     all_have_looked.arrive_and_wait();
     const auto served =
         guard_.run_in_transaction({.key = {"order", order}}, [&](idem::SqliteTransaction& sale) {
+          const auto answer = states_.transition(sale, order, Order::placed, Order::reserved);
+          if (answer.status() != idem::TransitionStatus::moved) return false;  // served before
           const bool taken =
               sale.execute("UPDATE stock SET pieces = pieces - 1 WHERE pieces > 0").matched == 1;
-          const Order to = taken ? Order::reserved : Order::sold_out;
-          static_cast<void>(states_.transition(sale, order, Order::placed, to));
-          if (taken) sale.execute("INSERT INTO parcel VALUES (?)", order);
+          if (taken) {
+            sale.execute("INSERT INTO parcel VALUES (?)", order);
+          } else {
+            static_cast<void>(states_.transition(sale, order, Order::reserved, Order::sold_out));
+          }
           return taken;
         });
     static_cast<void>(served.value());  // recorded: the message may be acknowledged

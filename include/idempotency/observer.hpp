@@ -60,6 +60,14 @@ class Observer {
   /// A call of `run` ended without an exception of the handler's or the store's.
   virtual void on_finished(const Key& /*key*/, RunStatus /*status*/,
                            std::chrono::nanoseconds /*total*/) noexcept {}
+  /// The handler returned or threw.
+  virtual void on_handler_ended(const Key& /*key*/, std::chrono::nanoseconds /*took*/) noexcept {}
+  /// A call of `run` let time pass until another call, which runs the same key, had ended or fallen silent.
+  virtual void on_waited(const Key& /*key*/, std::chrono::nanoseconds /*waited*/) noexcept {}
+  /// A store call was answered; errors are told by `on_store_error`, renewals by `on_lease_renewed`. `begin` within a
+  /// transaction includes the wait for the row.
+  virtual void on_store_answered(const Key& /*key*/, StoreCall /*call*/,
+                                 std::chrono::nanoseconds /*took*/) noexcept {}
   /// The handler threw. Its exception reaches the caller.
   virtual void on_handler_threw(const Key& /*key*/, std::string_view /*disposition*/) noexcept {}
   /// A store call failed; `attempt` counts from 1.

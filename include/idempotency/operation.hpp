@@ -23,6 +23,8 @@ struct Operation {
   /// `issued`: a key that nobody issued or began before makes no record and runs nothing (`RunStatus::not_issued`). A
   /// store that cannot be asked is an error then, whatever the policy says of its failure.
   Admission admission = Admission::any;
+  /// After which failures `begin` is sent again, as often as `GuardOptions` say.
+  BeginRepetition repeat_begin = BeginRepetition::after_any_failure;
 };
 
 }  // namespace v0

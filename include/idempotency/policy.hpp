@@ -23,6 +23,12 @@ enum class Disposition : std::uint8_t {
   uncertain,  ///< the effect may have happened; blocked until settled
 };
 
+/// After which failures a call sends `begin` again.
+enum class BeginRepetition : std::uint8_t {
+  after_any_failure,  ///< that may pass
+  after_lost_reply,  ///< only then, because the record may be its own: for callers that repeat the whole call themselves
+};
+
 /// What to do when the store cannot be asked.
 enum class OnStoreFailure : std::uint8_t {
   refuse,           ///< throw; the handler does not run

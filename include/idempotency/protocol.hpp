@@ -23,6 +23,7 @@ struct ProtocolSettings {
   std::chrono::milliseconds write_budget{2'000};
   /// How often `begin` is sent before its failure is reported.
   std::uint32_t begin_attempts = 3;
+  BeginRepetition repeat_begin = BeginRepetition::after_any_failure;
   /// Spreads the pauses of callers that wait for the same record.
   std::uint64_t jitter_seed = 1;
 };

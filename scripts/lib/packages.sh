@@ -24,6 +24,7 @@ packages_test=(
   libgmock-dev
   libgtest-dev
   libprotobuf-dev
+  prometheus-cpp-dev
   mariadb-server
   protobuf-compiler
   python3

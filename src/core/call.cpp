@@ -21,7 +21,7 @@ constexpr milliseconds step_lease{1'000};
 constexpr milliseconds step_retention{std::chrono::hours{24 * 365}};
 
 ProtocolSettings settings_of(const GuardOptions& options, const Policy& policy,
-                             const OwnerToken& owner) noexcept {
+                             const OwnerToken& owner, BeginRepetition repeat_begin) noexcept {
   std::uint64_t seed = 0;
   for (std::size_t at = 0; at < 8; ++at)
     seed = (seed << 8U) | owner.bytes()[at];
@@ -30,6 +30,7 @@ ProtocolSettings settings_of(const GuardOptions& options, const Policy& policy,
           .on_store_failure = policy.on_store_failure,
           .write_budget = options.write_budget,
           .begin_attempts = options.begin_attempts,
+          .repeat_begin = repeat_begin,
           .jitter_seed = seed};
 }
 
@@ -141,9 +142,10 @@ Call::Call(Engine::Parts& parts, Operation operation, HandlerPort& handler)
     : parts_(parts),
       handler_(handler),
       policy_(policy_of(parts.options, operation)),
+      repeat_begin_(operation.repeat_begin),
       request_(request_of(std::move(operation), policy_)),
       started_(now()),
-      protocol_(settings_of(parts.options, policy_, request_.owner), started_) {}
+      protocol_(settings_of(parts.options, policy_, request_.owner, repeat_begin_), started_) {}
 
 RunOutcome Call::run() { return finish(drive(protocol_.start(started_))); }
 
@@ -200,6 +202,7 @@ ProtocolEvent Call::join() {
 
 ProtocolEvent Call::await_leader(SteadyTime deadline) {
   const auto place = [&] {
+    const TimedWait waited(parts_.options.observer, request_.key);
     const CancellationShield::Gap gap(shield_);
     return parts_.room.await(*ticket_, deadline);
   }();
@@ -226,7 +229,9 @@ ProtocolEvent Call::await_leader(SteadyTime deadline) {
 
 ProtocolEvent Call::begin() {
   try {
-    return answered(parts_.store.begin(request_));
+    BeginOutcome outcome = parts_.store.begin(request_);
+    if (store_error_) store_error_ = nullptr;
+    return answered(std::move(outcome));
   } catch (const Error& error) {
     report_error(StoreCall::begin, error);
     store_error_ = std::current_exception();
@@ -275,7 +280,8 @@ ProtocolEvent Call::answered(BeginOutcome outcome) {
 ProtocolEvent Call::wait_until(SteadyTime at) {
   if (held_) {  // the handler has ended: what it did is written first
     std::this_thread::sleep_until(at);
-  } else {  // for another process, which cannot wake this one
+  } else {  // for another process, which cannot wake this one, or for a store that failed
+    const TimedWait waited(store_error_ ? nullptr : parts_.options.observer, request_.key);
     const CancellationShield::Gap gap(shield_);
     std::this_thread::sleep_until(at);
   }

@@ -65,6 +65,7 @@ class Call final : private ExecutionPort {
   Engine::Parts& parts_;
   HandlerPort& handler_;
   Policy policy_;
+  BeginRepetition repeat_begin_;
   BeginRequest request_;
   SteadyTime started_;
   Protocol protocol_;

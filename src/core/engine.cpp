@@ -39,11 +39,13 @@ WriteOutcome StorePort::issue(const IssueRequest& /*request*/) {
 }
 
 Engine::Parts::Parts(StorePort& port, GuardOptions guard_options)
-    : store(port),
+    : store(guard_options.observer == nullptr
+                ? port
+                : static_cast<StorePort&>(timed.emplace(port, *guard_options.observer))),
       options(checked(std::move(guard_options))),
       made_in(fork_generation()),
       leases(port, options.observer),
-      behind(port, leases, options.observer) {}
+      behind(store, leases, options.observer) {}
 
 Engine::Engine(StorePort& store, GuardOptions options)
     : parts_(new Parts(store, std::move(options))) {}
@@ -59,12 +61,21 @@ Policy Engine::policy_of(const Operation& operation) const {
 
 RunOutcome Engine::run(Operation operation, HandlerPort& handler) {
   refuse_after_fork(*parts_);
+  if (Observer* observer = parts_->options.observer; observer != nullptr) {
+    TimedHandlerPort timed(handler, *observer);
+    return Call(*parts_, std::move(operation), timed).run();
+  }
   return Call(*parts_, std::move(operation), handler).run();
 }
 
 RunOutcome Engine::run_in_transaction(Operation operation, TransactionPort& transaction,
                                       HandlerPort& handler) {
   refuse_after_fork(*parts_);
+  if (Observer* observer = parts_->options.observer; observer != nullptr) {
+    TimedHandlerPort timed_handler(handler, *observer);
+    TimedTransactionPort timed(transaction, *observer);
+    return TransactionCall(*parts_, std::move(operation), timed, timed_handler).run();
+  }
   return TransactionCall(*parts_, std::move(operation), transaction, handler).run();
 }
 

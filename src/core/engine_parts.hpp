@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/background_writer.hpp"
 #include "core/lease_keeper.hpp"
+#include "core/timed_ports.hpp"
 #include "core/waiting_room.hpp"
 #include "idempotency/detail/engine.hpp"
 
@@ -15,6 +17,7 @@ namespace detail {
 struct Engine::Parts {
   Parts(StorePort& port, GuardOptions guard_options);
 
+  std::optional<TimedStorePort> timed;  ///< where somebody observes
   StorePort& store;
   GuardOptions options;
   std::uint64_t made_in;  ///< fork generation

@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace idempotency {
@@ -12,6 +14,8 @@ namespace detail {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr milliseconds soon{50};  ///< until it is tried again to start a thread
 
 /// The process's one scheduling thread. It lives from the first armed lease until the last lane ends.
 class Scheduler {
@@ -175,16 +179,71 @@ std::stop_token HeldLease::stop_token() {
     if (lost_) stop_->request_stop();  // nobody can have registered a callback yet
   }
   std::stop_source stop = *stop_;
-  const bool just_lost = !losses.empty();
+  const bool is_lost = lost_;
   lock.unlock();
-  if (just_lost) {
-    stop.request_stop();
-    lane_->tell_soon(losses);
-  }
+  if (is_lost) stop.request_stop();  // whoever is to tell it may be busy with another's loss
+  lane_->tell_soon(losses);
   return stop.get_token();
 }
 
-LeaseLane::LeaseLane(RenewalPort& store, Observer* observer) : store_(&store), observer_(observer) {
+LossTeller::~LossTeller() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool LossTeller::tell_soon(const std::vector<LeaseLoss>& losses) {
+  const std::lock_guard lock(mutex_);
+  losses_.insert(losses_.end(), losses.begin(), losses.end());
+  return start();
+}
+
+bool LossTeller::try_again() {
+  const std::lock_guard lock(mutex_);
+  return losses_.empty() || start();
+}
+
+bool LossTeller::start() {
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { tell_all(); });
+    } catch (const std::system_error&) {
+      return false;
+    }
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void LossTeller::tell_all() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ends_ || !losses_.empty(); });
+    if (losses_.empty()) return;
+    const std::vector<LeaseLoss> now = std::exchange(losses_, {});
+    lock.unlock();
+    for (const LeaseLoss& loss : now)
+      tell_(loss);
+    lock.lock();
+  }
+}
+
+namespace {
+
+void set_stop(const LeaseLoss& loss) {
+  if (loss.stop) std::stop_source(*loss.stop).request_stop();
+}
+
+}  // namespace
+
+LeaseLane::LeaseLane(RenewalPort& store, Observer* observer)
+    : store_(&store),
+      observer_(observer),
+      stops_(set_stop),
+      reports_([this](const auto& loss) { tell(loss); }) {
   Scheduler::instance().add(*this);
 }
 
@@ -198,12 +257,6 @@ LeaseLane::~LeaseLane() {
   queue_filled_.notify_all();
   for (std::thread& worker : workers_)
     worker.join();
-  {
-    const std::lock_guard lock(losses_mutex_);
-    telling_ends_ = true;
-  }
-  losses_changed_.notify_all();
-  if (teller_.joinable()) teller_.join();
 }
 
 SteadyTime LeaseLane::sweep(SteadyTime now) {
@@ -217,8 +270,20 @@ SteadyTime LeaseLane::sweep(SteadyTime now) {
     }
   }
   tell_soon(losses);
-  enqueue(due);
-  return next;
+  if (!enqueue(due)) next = std::min(next, postpone(due, now));
+  const bool is_told = stops_.try_again() && reports_.try_again();
+  return is_told ? next : std::min(next, now + soon);
+}
+
+SteadyTime LeaseLane::postpone(const Jobs& due, SteadyTime now) {
+  for (const auto& job : due) {
+    const std::lock_guard lock(shards_[job->shard].mutex);
+    if (job->held == nullptr) continue;
+    job->held->job_.reset();
+    job->held->next_renewal_ = now + soon;
+    job->held = nullptr;
+  }
+  return now + soon;
 }
 
 SteadyTime LeaseLane::look_at(HeldLease& held, SteadyTime now, std::size_t shard, Jobs& due,
@@ -246,51 +311,50 @@ void LeaseLane::mark_lost(HeldLease& held, std::vector<LeaseLoss>& losses) {
 void LeaseLane::tell_soon(std::vector<LeaseLoss>& losses) noexcept {
   if (losses.empty()) return;
   try {
-    const std::lock_guard lock(losses_mutex_);
-    if (!teller_.joinable()) teller_ = std::thread([this] { tell_all(); });
-    losses_.insert(losses_.end(), losses.begin(), losses.end());
-  } catch (const std::exception&) {  // no thread or memory is to be had: late is worse than here
-    for (const LeaseLoss& loss : losses)
-      tell(loss);
+    std::vector<LeaseLoss> awaited;
+    std::copy_if(losses.begin(), losses.end(), std::back_inserter(awaited),
+                 [](const LeaseLoss& loss) { return loss.stop.has_value(); });
+    if (!awaited.empty()) static_cast<void>(stops_.tell_soon(awaited));
+    static_cast<void>(reports_.tell_soon(losses));
+  } catch (const std::
+               exception&) {  // no memory is to be had: whoever asks for a stop token learns of it
     return;
   }
-  losses_changed_.notify_all();
 }
 
+/// The stop first, whoever else is about to set it.
 void LeaseLane::tell(const LeaseLoss& loss) noexcept {
-  if (loss.stop) std::stop_source(*loss.stop).request_stop();
+  set_stop(loss);
   if (observer_ != nullptr) observer_->on_lease_lost(loss.key, loss.fence);
 }
 
-void LeaseLane::tell_all() {
-  std::unique_lock lock(losses_mutex_);
-  while (true) {
-    losses_changed_.wait(lock, [&] { return telling_ends_ || !losses_.empty(); });
-    if (losses_.empty()) return;
-    const std::vector<LeaseLoss> now = std::exchange(losses_, {});
-    lock.unlock();
-    for (const LeaseLoss& loss : now)
-      tell(loss);
-    lock.lock();
-  }
-}
-
-void LeaseLane::enqueue(Jobs& due) {
-  if (due.empty()) return;
+bool LeaseLane::enqueue(Jobs& due) {
+  if (due.empty()) return true;
   {
     const std::lock_guard lock(queue_mutex_);
-    if (stopping_) return;
+    if (stopping_) return true;
+    const std::size_t most_workers = store_->most_at_once();
+    const std::size_t queued = queue_.size();
     queue_.insert(queue_.end(), due.begin(), due.end());
     const auto alone = static_cast<std::size_t>(
         std::count_if(due.begin(), due.end(), [](const auto& job) { return job->alone; }));
     const std::size_t wanted =
         std::min(store_->batches() ? 1 + alone : queue_.size(), most_workers);
     while (idle_workers_ < wanted && workers_.size() < most_workers) {
-      workers_.emplace_back([this] { work(); });
+      try {
+        workers_.emplace_back([this] { work(); });
+      } catch (const std::system_error&) {  // no thread is to be had; those that are there do it
+        break;
+      }
       ++idle_workers_;
+    }
+    if (workers_.empty()) {
+      queue_.resize(queued);
+      return false;
     }
   }
   queue_filled_.notify_all();
+  return true;
 }
 
 void LeaseLane::work() {
@@ -323,7 +387,7 @@ void LeaseLane::renew_each_alone(Jobs& batch) {
     job->alone = true;
     if (job->held != nullptr) job->held->alone_ = true;
   }
-  enqueue(batch);
+  static_cast<void>(enqueue(batch));  // this thread takes them, if no other does
 }
 
 void LeaseLane::drop_ended(Jobs& batch) {

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "idempotency/detail/ports.hpp"
@@ -38,11 +40,38 @@ struct LeaseLoss {
   std::optional<std::stop_source> stop;
 };
 
+/// Hands losses to users' code on a thread of its own, which is started with the first one and does nothing else.
+///
+/// Thread safety: all members may be called concurrently.
+class LossTeller {
+ public:
+  explicit LossTeller(std::function<void(const LeaseLoss&)> tell) : tell_(std::move(tell)) {}
+  LossTeller(const LossTeller&) = delete;
+  LossTeller& operator=(const LossTeller&) = delete;
+  /// Tells what is left, then ends.
+  ~LossTeller();
+
+  /// False when no thread is to be had now; then they are kept for the next `try_again`.
+  bool tell_soon(const std::vector<LeaseLoss>& losses);
+  bool try_again();
+
+ private:
+  void tell_all();
+  bool start();
+
+  std::function<void(const LeaseLoss&)> tell_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<LeaseLoss> losses_;
+  std::thread thread_;
+  bool ends_ = false;
+};
+
 /// The leases of one guard or lock, and the threads that renew them in its store.
 ///
 /// The process's one scheduling thread looks at the lanes and never calls a store; a lane's own threads (started when
-/// needed, at most `most_workers`) do, so that a slow store or row delays nobody else. Users' code (stop callbacks, the
-/// observer) runs on a thread of the lane's own that does nothing else, and under no lock.
+/// needed, at most `most_at_once()`) do, so that a slow store or row delays nobody else. Users' code (stop callbacks, the
+/// observer) runs on threads of the lane's own that do nothing else, or on the thread that asks for a stop token, and under no lock.
 /// Thread safety: all members may be called concurrently.
 class LeaseLane {
  public:
@@ -59,7 +88,6 @@ class LeaseLane {
   friend class HeldLease;
 
   static constexpr std::size_t shard_count = 8;
-  static constexpr std::size_t most_workers = 4;
   static constexpr std::size_t largest_batch = 64;
 
   struct alignas(64) Shard {
@@ -73,8 +101,10 @@ class LeaseLane {
   static void mark_lost(HeldLease& held, std::vector<LeaseLoss>& losses);
   void tell_soon(std::vector<LeaseLoss>& losses) noexcept;
   void tell(const LeaseLoss& loss) noexcept;
-  void tell_all();
-  void enqueue(Jobs& due);
+  /// Whether some thread will renew them.
+  [[nodiscard]] bool enqueue(Jobs& due);
+  /// Nobody could take them: soon again.
+  [[nodiscard]] SteadyTime postpone(const Jobs& due, SteadyTime now);
   void work();
   void renew(Jobs& batch);
   void drop_ended(Jobs& batch);
@@ -94,11 +124,8 @@ class LeaseLane {
   std::size_t idle_workers_ = 0;
   bool stopping_ = false;
 
-  std::mutex losses_mutex_;
-  std::condition_variable losses_changed_;
-  std::vector<LeaseLoss> losses_;
-  std::thread teller_;  // from the first loss on
-  bool telling_ends_ = false;
+  LossTeller stops_;    ///< sets stop tokens; must not wait for an observer
+  LossTeller reports_;  ///< tells the observer
 };
 
 /// A lease that is being renewed while it is armed; lives on the stack of the run.

@@ -141,7 +141,9 @@ ProtocolAction Protocol::wait_for_other(milliseconds remaining, SteadyTime now) 
 
 ProtocolAction Protocol::after_begin_failure(Errc error, SteadyTime now) noexcept {
   if (error == Errc::store_undecidable) return finish(RunStatus::undecidable);
-  if (passing(error) && ++begins_failed_ < settings_.begin_attempts) {
+  const bool is_repeated = error == Errc::store_reply_lost ||
+                           settings_.repeat_begin == BeginRepetition::after_any_failure;
+  if (passing(error) && is_repeated && ++begins_failed_ < settings_.begin_attempts) {
     // A lost reply may hide that the record is ours: ask again at once. Otherwise give the store a moment.
     if (error == Errc::store_reply_lost) return send_begin(now);
     const milliseconds growing = shortest_pause * (1U << std::min(begins_failed_, 7U));

@@ -62,6 +62,7 @@ TransactionCall::TransactionCall(Engine::Parts& parts, Operation operation,
       transaction_(transaction),
       handler_(handler),
       policy_(policy_of(parts.options, operation)),
+      repeat_begin_(operation.repeat_begin),
       request_(request_of(std::move(operation), policy_)),
       started_(std::chrono::steady_clock::now()) {}
 
@@ -91,6 +92,7 @@ RunOutcome TransactionCall::repeat_until_done() {
 bool TransactionCall::may_ask_again() {
   const auto left = policy_.wait - (std::chrono::steady_clock::now() - started_);
   if (left <= milliseconds{0}) return false;
+  const TimedWait waited(parts_.options.observer, request_.key);
   const milliseconds until_lease_ends = outcome_.report.retry_after + milliseconds{1};
   pause(std::min<std::chrono::nanoseconds>(left, until_lease_ends));
   return true;
@@ -127,14 +129,19 @@ bool TransactionCall::answered_before() {
 /// connection, which may have been in a transaction.
 BeginOutcome TransactionCall::open_and_begin() {
   for (std::uint32_t asked = 1;; ++asked) {
+    is_open_ = false;
     try {
       transaction_.open(options_of(policy_));
+      is_open_ = true;
       return transaction_.begin(request_);
     } catch (const Error& error) {
       transaction_.rollback();
       const bool unreached =
           error.code() == Errc::store_unavailable || error.code() == Errc::store_reply_lost;
-      if (!unreached || transaction_.is_callers() || asked >= parts_.options.begin_attempts) throw;
+      if (!unreached || transaction_.is_callers() || asked >= parts_.options.begin_attempts ||
+          repeat_begin_ == BeginRepetition::after_lost_reply) {
+        throw;  // nothing is committed, whatever was lost
+      }
       report_error(StoreCall::begin, error);
     }
     pause(longest_pause);
@@ -172,8 +179,10 @@ TransactionCall::Ending TransactionCall::attempt() {
     if (report.disposition == Disposition::success) rollback.ended();
     return conclude(std::move(report), by);
   } catch (const Error& error) {
-    if (error.code() != Errc::transaction_lost || transaction_.is_joined() ||
-        attempts_ >= most_attempts) {
+    // The caller's own transaction is known to be joined only when that went well.
+    const bool is_callers_own =
+        transaction_.is_joined() || (transaction_.is_callers() && !is_open_);
+    if (error.code() != Errc::transaction_lost || is_callers_own || attempts_ >= most_attempts) {
       throw;
     }
     report_error(StoreCall::commit, error);

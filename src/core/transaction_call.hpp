@@ -47,11 +47,13 @@ class TransactionCall {
   TransactionPort& transaction_;
   HandlerPort& handler_;
   Policy policy_;
+  BeginRepetition repeat_begin_;
   BeginRequest request_;
   SteadyTime started_;
   std::chrono::milliseconds pause_{2};
   RunOutcome outcome_;
   std::uint32_t attempts_ = 0;
+  bool is_open_ = false;
   bool commit_is_unsettled_ = false;  ///< one was sent, and nothing has been heard of it yet
 };
 

@@ -233,6 +233,11 @@ BeginOutcome StoreImpl::begin(TransactionState& state, const BeginRequest& reque
   const CancellationShield shield;
   state.check_open();
   state.write_pending();
+  // The caller's transaction goes on after this, and would keep the gap locked in which a key that nobody issued is not.
+  if (state.kind == Kind::joined && request.admission == Admission::issued &&
+      !call([&](Records& records) { return records.find(request.key); })) {
+    return NotIssued{};
+  }
   const bool may_repeat = state.kind == Kind::own && !state.touched;
   const Reach before = std::exchange(state.reach, Reach::changed);
   bool reconnected = false;

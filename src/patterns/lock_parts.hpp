@@ -56,6 +56,8 @@ class LockRenewals final : public RenewalPort {
   explicit LockRenewals(LockPort& port) noexcept : port_(&port) {}
 
   [[nodiscard]] bool batches() const noexcept override { return false; }
+  /// Each is one lock's: a carrier that waits for a row or a server holds up no more than these.
+  [[nodiscard]] std::size_t most_at_once() const noexcept override { return 16; }
   std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) override;
 
  private:

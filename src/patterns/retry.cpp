@@ -79,7 +79,7 @@ RetryLoop::RetryLoop(const RetryPolicy& policy, const RetryParts& parts)
 
 bool RetryLoop::again(milliseconds at_least) { return next(at_least, Cost::one); }
 
-bool RetryLoop::again_after_conflict() { return next(milliseconds{0}, Cost::free); }
+bool RetryLoop::again_for_nothing(milliseconds at_least) { return next(at_least, Cost::free); }
 
 bool RetryLoop::next(milliseconds at_least, Cost cost) {
   if (made_ >= policy_.attempts) return false;

@@ -144,12 +144,19 @@ SagaChange SagaRules::change(const SagaRow& row, const SagaRun& run) const {
 }
 
 std::string SagaRules::why_not(const SagaRow& row) const {
-  if (row.read_at - row.created_at > options_.max_age) {
+  // What is undone looks at the action's record first, and is not undone without it.
+  const bool forward = row.progress.state == SagaState::running;
+  if (forward && row.read_at - row.created_at > options_.max_age) {
     return "the saga is older than the records of its steps are kept for";
   }
   if (row.claims > options_.max_attempts) return "its workers keep dying over it";
   if (row.progress.step >= saga_.steps().size()) return "its row names a step that there is not";
   return {};
+}
+
+bool SagaRules::stands_where(const SagaRow& then, const SagaRow& now) noexcept {
+  return now.created_at == then.created_at && now.progress.state == then.progress.state &&
+         now.progress.step == then.progress.step;
 }
 
 void SagaRules::seal(const Execution& execution, std::uint32_t known_runs) {
@@ -185,7 +192,9 @@ SagaRun SagaRules::judge(RunStatus status, milliseconds retry_after, const std::
     case RunStatus::not_issued:
       break;
   }
-  return unsettled("the step's record: " + std::string(to_string(status)));
+  SagaRun run = unsettled("the step's record: " + std::string(to_string(status)));
+  run.is_answered = status != RunStatus::undecidable && status != RunStatus::superseded;
+  return run;
 }
 
 SagaRun SagaRules::judge_exception(std::uint32_t run) {
@@ -196,7 +205,10 @@ SagaRun SagaRules::judge_exception(std::uint32_t run) {
   } catch (const std::exception& exception) {
     SagaRun judged = unsettled(exception.what());
     judged.what.run = run;
-    if (run == 0) return judged;  // the guard's own: no handler was started
+    if (run == 0) {  // the guard's own: no handler was started
+      judged.is_answered = false;
+      return judged;
+    }
     judged.what.outcome = SagaOutcome::retryable;
     if (dynamic_cast<const PermanentFailure*>(&exception) != nullptr ||
         dynamic_cast<const CompensationRefused*>(&exception) != nullptr) {
@@ -207,7 +219,8 @@ SagaRun SagaRules::judge_exception(std::uint32_t run) {
     return judged;
   } catch (...) {
     return {.what = {run == 0 ? SagaOutcome::unsettled : SagaOutcome::retryable, run},
-            .note = "the step threw what is no std::exception"};
+            .note = "the step threw what is no std::exception",
+            .is_answered = run != 0};
   }
 }
 

@@ -64,6 +64,14 @@ std::string SqlLockRows::clean(SqlDialect dialect) const {
   return "DELETE FROM " + table_ + condition + " LIMIT ?";
 }
 
+void check_lock_age(std::chrono::milliseconds age) {
+  if (age >= std::chrono::seconds{1}) return;
+  throw Error(
+      Errc::invalid_argument,
+      "a lock's row is cleaned when nobody has held it for a second at least: its fence goes "
+      "on from the clock");
+}
+
 OwnerToken owner_of(const SqlValue& value) {
   const std::string bytes = text_of(value);
   OwnerToken::Bytes owner{};

@@ -37,6 +37,13 @@ std::string_view current_read(SqlDialect dialect) noexcept {
   return dialect == SqlDialect::sqlite ? "" : " FOR UPDATE";
 }
 
+bool changed_one_row(const SqlChanges& changes) {
+  if (changes.matched <= 1) return changes.matched == 1;
+  throw Error(Errc::invalid_argument,
+              "an id named several rows: roll back; give it in the type of its column (a number is "
+              "compared with text as a number), and let the column be unique");
+}
+
 std::string text_of(const SqlValue& value) {
   if (std::holds_alternative<SqlBlob>(value.value())) return value.as<SqlBlob>().bytes;
   return value.as<std::string>();

@@ -32,12 +32,14 @@ std::string SqlStatesStatements::remember(SqlDialect dialect) const {
 std::string history_schema(std::string_view table, SqlDialect dialect) {
   const bool is_sqlite = dialect == SqlDialect::sqlite;
   const std::string text = is_sqlite ? "TEXT" : "VARBINARY(255)";
+  const std::string long_text =
+      is_sqlite ? "TEXT" : "VARBINARY(1024)";  // a key has up to 320 bytes
   const std::string serial =
       is_sqlite ? "INTEGER PRIMARY KEY AUTOINCREMENT" : "BIGINT AUTO_INCREMENT PRIMARY KEY";
   return "CREATE TABLE IF NOT EXISTS " + detail::quoted_table(table) + " (id " + serial +
          ", object " + text + " NOT NULL, from_state " + text + " NOT NULL, to_state " + text +
-         " NOT NULL, who " + text + " NOT NULL, why " + text + " NOT NULL, idempotency_key " +
-         text + " NOT NULL, at BIGINT NOT NULL)" + (is_sqlite ? "" : " ENGINE = InnoDB");
+         " NOT NULL, who " + text + " NOT NULL, why " + long_text + " NOT NULL, idempotency_key " +
+         long_text + " NOT NULL, at BIGINT NOT NULL)" + (is_sqlite ? "" : " ENGINE = InnoDB");
 }
 
 }  // namespace v0

@@ -17,6 +17,9 @@ namespace {
 
 using namespace detail::tokens;
 
+/// The end of a signed token is judged by the services' clocks, that of its record by the store's.
+constexpr milliseconds clocks_differ_by{10'000};
+
 /// In front of what a token becomes as a business key, so that it is no other key of its type.
 constexpr std::string_view key_prefix = "token:";
 
@@ -154,25 +157,35 @@ std::string TokenService::issue(std::string_view purpose, std::string_view subje
 }
 
 TokenService::Admitted TokenService::admit(const PresentedToken& presented) const {
-  const TokenReading reading = kind_->look(presented, now());
+  const Timestamp asked = now();
+  const TokenReading reading = kind_->look(presented, asked);
   const bool is_ours =
       reading.verdict == TokenVerdict::good || reading.verdict == TokenVerdict::expired;
   if (!is_ours) return {reading.verdict, std::nullopt};
+  const Admission admission = kind_->admission(reading.verdict);
+  // Milliseconds count further than the clock does.
+  constexpr milliseconds longest = std::chrono::hours{24 * 365 * 100};
+  const milliseconds usable_for = admission == Admission::any
+                                      ? std::min(reading.facts->expires_at - asked, longest)
+                                      : milliseconds{0};
   return {reading.verdict,
           Operation{.key = Key(presented.purpose, std::string(key_prefix) + reading.facts->nonce),
                     .fingerprint = presented.fingerprint,
                     .trace = presented.trace,
                     .policy = presented.policy,
-                    .admission = kind_->admission(reading.verdict)}};
+                    .admission = admission},
+          usable_for};
 }
 
-void TokenService::check_retention(const Policy& policy) const {
+void TokenService::check_retention(const Policy& policy, milliseconds usable_for) const {
   const milliseconds shortest = std::min(policy.success_retention, policy.failure_retention);
-  if (shortest >= longest_lifetime_) return;
+  const bool outlives = usable_for == milliseconds{0} || shortest >= usable_for + clocks_differ_by;
+  if (shortest >= longest_lifetime_ && outlives) return;
   throw Error(
       Errc::invalid_argument,
       "a token could outlive its record: give the purpose's policy a success_retention and a "
-      "failure_retention of at least TokenServiceOptions::longest_lifetime");
+      "failure_retention of at least TokenServiceOptions::longest_lifetime, of all services that "
+      "issue such tokens");
 }
 
 }  // namespace v0

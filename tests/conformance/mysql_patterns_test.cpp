@@ -1,16 +1,26 @@
+#include <mysql.h>
+
 #include <chrono>
+#include <csignal>
+#include <functional>
+#include <future>
+#include <latch>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
+#include "idempotency/guard.hpp"
 #include "idempotency/patterns/sql_locks.hpp"
 #include "idempotency/patterns/sql_states.hpp"
 #include "idempotency/stores/mysql.hpp"
+#include "idempotency/stores/mysql_handle.hpp"
 #include "idempotency/testing/locks_conformance.hpp"
 #include "idempotency/testing/states_conformance.hpp"
 #include "idempotency/testing/tcc_conformance.hpp"
 #include "idempotency/testing/tokens_conformance.hpp"
 #include "idempotency/testing/versions_conformance.hpp"
+#include "support/child_process.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency::testing {
@@ -85,6 +95,132 @@ INSTANTIATE_TYPED_TEST_SUITE_P(MySqlLocks, LocksConformance, MySqlLocksFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStates, StatesConformance, MySqlStatesFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlTcc, TccConformance, MySqlTccFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlVersions, VersionsConformance, MySqlTccFixture);
+
+/// What a test of one branch needs of the server.
+class MySqlBranch : public ::testing::Test {
+ protected:
+  MySqlBranch() {
+    plain_.run("DROP TABLE IF EXISTS tcc_barrier, effect");
+    plain_.run(tcc_barrier_schema("tcc_barrier", SqlDialect::mariadb));
+    plain_.run("CREATE TABLE effect (branch VARCHAR(64)) ENGINE = InnoDB");
+  }
+  static TccStatus call(TccCall what, const std::string& branch) {
+    MySqlStore store{MariaDbServer::shared().options()};
+    return TccBarrier().call(store, {"transfer-7", branch}, what, [&](auto& transaction) {
+      transaction.execute("INSERT INTO effect VALUES (?)", branch);
+    });
+  }
+  std::string deadlocks() {
+    return plain_.run("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").at(0).at(1);
+  }
+
+  PlainConnection plain_{MariaDbServer::shared().options()};
+};
+
+// The barrier would repeat a call that a deadlock ended, so the server is asked whether there was one.
+TEST_F(MySqlBranch, IsCancelledTwiceAtOnceWithoutADeadlock) {
+  const std::string before = deadlocks();
+  for (int round = 0; round < 50; ++round) {
+    const std::string branch = std::to_string(round);
+    const bool is_tried = round % 2 == 1;
+    if (is_tried) {
+      ASSERT_EQ(call(TccCall::try_branch, branch), TccStatus::done);
+    }
+    std::latch both(2);
+    const auto cancel = [&] {
+      both.arrive_and_wait();
+      return call(TccCall::cancel, branch);
+    };
+    auto other = std::async(std::launch::async, cancel);
+    const TccStatus mine = cancel();
+    const std::set<TccStatus> told{mine, other.get()};
+    const TccStatus first = is_tried ? TccStatus::done : TccStatus::empty;
+    EXPECT_EQ(told, (std::set<TccStatus>{first, TccStatus::repeated})) << branch;
+  }
+
+  EXPECT_EQ(deadlocks(), before);
+}
+
+// TC-02, when nothing is left of the process: neither the marker nor the effect stands without the other.
+TEST_F(MySqlBranch, IsTriedAgainAfterAProcessDiedInIt) {
+  for (const TccCall what : {TccCall::try_branch, TccCall::confirm}) {
+    plain_.run("DELETE FROM effect");
+    testing_support::ChildProcess dies =
+        testing_support::ChildProcess::fork([&](const testing_support::ChildProcess::ToParent&) {
+          MySqlStore store{MariaDbServer::shared().options()};
+          static_cast<void>(
+              TccBarrier().call(store, {"transfer-7", "b"}, what, [&](auto& transaction) {
+                transaction.execute("INSERT INTO effect VALUES ('b')");
+                std::raise(SIGKILL);
+              }));
+          return 0;
+        });
+    ASSERT_EQ(dies.wait(), (testing_support::ProcessEnd{-1, SIGKILL}));
+
+    EXPECT_EQ(call(what, "b"), TccStatus::done);
+    EXPECT_EQ(call(what, "b"), TccStatus::repeated);
+
+    EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM effect"), "1");
+  }
+}
+
+/// An order's states beside its record, on a connection that counts found rows or changed ones.
+class MySqlOrders : public ::testing::TestWithParam<unsigned long> {
+ protected:
+  MySqlOrders() {
+    plain_.run("DROP TABLE IF EXISTS orders, order_history");
+    plain_.run("CREATE TABLE orders (id BIGINT PRIMARY KEY, state VARBINARY(32) NOT NULL)");
+    plain_.run("INSERT INTO orders VALUES (7, 'created'), (8, 'paid'), (9, 'cancelled')");
+    plain_.run(history_schema("order_history", SqlDialect::mariadb));
+  }
+  auto pay(const std::string& value, int order, const std::function<void()>& business) {
+    return guard_.run_in_transaction(
+        {.key = {"payment", value}}, mysql_connection(static_cast<MYSQL*>(client_.handle())),
+        [&, order](MySqlTransaction& transaction) {
+          const auto answer = states_.transition(transaction, order, OrderState::created,
+                                                 OrderState::paid, {.who = "callback"});
+          business();
+          return static_cast<int>(answer.status());
+        });
+  }
+
+  PlainConnection plain_{MariaDbServer::shared().options()};
+  PlainConnection client_{MariaDbServer::shared().options(), GetParam()};
+  MySqlStore store_{MariaDbServer::shared().options()};
+  IdempotencyGuard<MySqlStore> guard_{store_};
+  SqlStates<OrderState> states_{order_machine,
+                                {.table = "orders", .history_table = "order_history"}};
+};
+
+TEST_P(MySqlOrders, MoveWithTheRecordAndTheBusinessOrNotAtAll) {
+  const std::string key = "order-" + std::to_string(GetParam()) + "-7";
+  EXPECT_THROW(static_cast<void>(pay(key, 7, [] { throw RetryableFailure("the shelf is empty"); })),
+               RetryableFailure);
+  EXPECT_EQ(plain_.ask("SELECT state FROM orders WHERE id = 7"), "created");
+  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM order_history"), "0");
+
+  const auto first = pay(key, 7, [] {});
+  const auto again = pay(key, 7, [] {});
+
+  EXPECT_EQ(first.value(), static_cast<int>(TransitionStatus::moved));
+  EXPECT_EQ(again.status(), RunStatus::replayed);
+  EXPECT_EQ(plain_.ask("SELECT state FROM orders WHERE id = 7"), "paid");
+  EXPECT_EQ(plain_.ask("SELECT CONCAT(object, ' ', from_state, ' ', to_state, ' ', who) FROM "
+                       "order_history"),
+            "7 created paid callback");
+}
+
+TEST_P(MySqlOrders, TellApartWhyTheyDidNotMove) {
+  const std::string key = "order-" + std::to_string(GetParam()) + "-x";
+
+  EXPECT_EQ(pay(key + "8", 8, [] {}).value(), static_cast<int>(TransitionStatus::already_there));
+  EXPECT_EQ(pay(key + "9", 9, [] {}).value(), static_cast<int>(TransitionStatus::not_from_here));
+  EXPECT_EQ(pay(key + "1", 1, [] {}).value(), static_cast<int>(TransitionStatus::missing));
+  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM order_history"), "0");
+}
+
+INSTANTIATE_TEST_SUITE_P(OnAnyConnection, MySqlOrders,
+                         ::testing::Values(0UL, static_cast<unsigned long>(CLIENT_FOUND_ROWS)));
 
 class MySqlTokensFixture {
  public:

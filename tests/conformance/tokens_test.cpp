@@ -3,9 +3,11 @@
 
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/faulty_store.hpp"
+#include "idempotency/testing/manual_clock.hpp"
 #include "idempotency/testing/tokens_conformance.hpp"
 #include "memory_fixture.hpp"
 #include "sqlite_fixture.hpp"
+#include "support/error_of.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency::testing {
@@ -39,6 +41,27 @@ INSTANTIATE_TYPED_TEST_SUITE_P(RedisTokens, TokenServiceConformance, RedisFixtur
 
 PresentedToken presented(const std::string& token) {
   return {.token = token, .purpose = "order", .subject = "alice"};
+}
+
+// A service that is deployed with a shorter longest_lifetime still meets the tokens of the one before.
+TEST(TokenService, RefusesRecordsThatWouldEndBeforeAnotherServicesToken) {
+  ManualClock clock{
+      std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now())};
+  MemoryStore store;
+  IdempotencyGuard guard{store};
+  const auto signer = [] { return TokenSigner({{.id = "k1", .secret = std::string(32, 's')}}); };
+  TokenService before(signer(), {.longest_lifetime = std::chrono::hours{2}, .clock = &clock});
+  TokenService after(signer(), {.clock = &clock});
+  PresentedToken token = presented(before.issue("order", "alice", std::chrono::hours{2}));
+  token.policy.success_retention = std::chrono::hours{1};
+  token.policy.failure_retention = std::chrono::hours{3};
+  const auto submit = [&] { return after.run(guard, token, [] { return 1; }); };
+
+  EXPECT_EQ(testing_support::code_of([&] { static_cast<void>(submit()); }), Errc::invalid_argument);
+  EXPECT_FALSE(store.list({}, "", 10).records.size());
+
+  clock.advance(std::chrono::minutes{61});  // what is left of it is shorter than the record lives
+  EXPECT_EQ(submit().status(), RunStatus::executed);
 }
 
 TEST(TokenService, TakesTheTokenAndWritesTheBusinessInOneCommit) {

@@ -367,6 +367,35 @@ TEST_F(MySqlTransactions, AreNotJoinedAfterADeadlockThatHasEndedThem) {
 
   EXPECT_EQ(told, Errc::transaction_lost);
   EXPECT_FALSE(store_.find({"transfer", "k"}));
+  // Nor is the whole repeated on a transaction of its own: what the caller did before would be missing from it.
+  IdempotencyGuard guard{store_};
+  int runs = 0;
+  EXPECT_EQ(code_of([&] {
+              static_cast<void>(guard.run_in_transaction(
+                  {.key = {"transfer", "k"}}, mysql_connection(handle(victim)),
+                  [&](MySqlTransaction&) { return ++runs; }));
+            }),
+            Errc::transaction_lost);
+  EXPECT_EQ(runs, 0);
+  EXPECT_FALSE(store_.find({"transfer", "k"}));
+}
+
+// MY-10, with keys that must have been issued: the caller's transaction stays open behind the refusal.
+TEST_F(MySqlTransactions, LockNoGapForAKeyThatNobodyIssued) {
+  PlainConnection client(options_);
+  client.run("START TRANSACTION");
+  auto transaction = store_.open_transaction(mysql_connection(handle(client)));
+  BeginRequest never = request("never issued");
+  never.admission = Admission::issued;
+
+  EXPECT_TRUE(std::holds_alternative<NotIssued>(store_.begin(transaction, never)));
+
+  MySqlOptions hasty = options_;
+  hasty.lock_wait = std::chrono::seconds{1};
+  MySqlStore other{hasty};
+  EXPECT_TRUE(std::holds_alternative<Acquired>(other.begin(request("neighbour"))));
+  store_.rollback(transaction);
+  client.run("ROLLBACK");
 }
 
 TEST_F(MySqlTransactions, GiveTheNativeHandle) {

@@ -92,11 +92,11 @@ TEST_F(RedlockTest, IsHeldWhereverItIsGrantedAndReleasedEverywhere) {
   ASSERT_TRUE(held);
 
   EXPECT_EQ(held_on(), servers);
-  EXPECT_FALSE(lock->try_acquire(stock));
+  EXPECT_FALSE(lock->try_acquire(stock).has_value());
   EXPECT_EQ(held_on(), servers);
   EXPECT_EQ(held->release(), ReleaseOutcome::released);
   EXPECT_EQ(held_on(), 0U);
-  EXPECT_TRUE(lock->try_acquire(stock));
+  EXPECT_TRUE(lock->try_acquire(stock).has_value());
 }
 
 // Two of five are killed: the others carry on, and a third loss ends it.
@@ -111,7 +111,7 @@ TEST_F(RedlockTest, SurvivesTheLossOfAMinority) {
 
   EXPECT_FALSE(stop.stop_requested());
   EXPECT_EQ(held_on(), 3U);
-  EXPECT_FALSE(lock->try_acquire(stock));
+  EXPECT_FALSE(lock->try_acquire(stock).has_value());
   EXPECT_EQ(held->release(), ReleaseOutcome::released);
   held = lock->try_acquire(stock);
   ASSERT_TRUE(held);
@@ -127,7 +127,7 @@ TEST_F(RedlockTest, SurvivesTheLossOfAMinority) {
 TEST_F(RedlockTest, GivesBackWhatAMinorityHasGranted) {
   occupy(3);
 
-  EXPECT_FALSE(lock->try_acquire(stock));
+  EXPECT_FALSE(lock->try_acquire(stock).has_value());
 
   EXPECT_EQ(held_on(), 3U);
   EXPECT_EQ(nodes[0]->locks.release(stock, other), WriteOutcome::stored);

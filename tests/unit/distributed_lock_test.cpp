@@ -55,12 +55,13 @@ TEST_F(DistributedLockTest, IsOneHoldersUntilItIsReleased) {
   EXPECT_EQ(held->fence(), locks.look(stock)->fence);
   EXPECT_GT(held->remaining(), 50min);
   EXPECT_FALSE(held->stop_token().stop_requested());
-  EXPECT_FALSE(lock.try_acquire(stock));
+  EXPECT_FALSE(lock.try_acquire(stock).has_value());
   EXPECT_EQ(held->release(), ReleaseOutcome::released);
   EXPECT_EQ(held->release(), ReleaseOutcome::released);  // nothing is sent again
   EXPECT_EQ(locks.releases(), 1);
   EXPECT_EQ(held->remaining(), 0ms);
-  EXPECT_GT(lock.try_acquire(stock)->fence(), held->fence());
+  const auto again = lock.try_acquire(stock);
+  EXPECT_GT(again->fence(), held->fence());
 }
 
 TEST_F(DistributedLockTest, IsReleasedWhenItsHolderEndsWhereverItWasMoved) {
@@ -124,11 +125,11 @@ TEST_F(DistributedLockTest, IsNotWaitedForWhenTheDeadlineHasPassed) {
   ASSERT_TRUE(held);
   const std::size_t asked = locks.askers().size();
 
-  EXPECT_FALSE(lock.acquire(stock, std::chrono::steady_clock::now() - 1h));
-  EXPECT_FALSE(lock.acquire(stock, Time::min()));
-  EXPECT_FALSE(lock.acquire(stock, Time{}));
-  EXPECT_FALSE(lock.acquire(stock, std::chrono::milliseconds::min()));
-  EXPECT_FALSE(lock.acquire(stock, -1ms));
+  EXPECT_FALSE(lock.acquire(stock, std::chrono::steady_clock::now() - 1h).has_value());
+  EXPECT_FALSE(lock.acquire(stock, Time::min()).has_value());
+  EXPECT_FALSE(lock.acquire(stock, Time{}).has_value());
+  EXPECT_FALSE(lock.acquire(stock, std::chrono::milliseconds::min()).has_value());
+  EXPECT_FALSE(lock.acquire(stock, -1ms).has_value());
 
   EXPECT_EQ(locks.askers().size(), asked + 5);
   EXPECT_EQ(detail::deadline_after(std::chrono::milliseconds::max()), Time::max());
@@ -142,7 +143,7 @@ TEST_F(DistributedLockTest, IsAskedForOnceMoreAtTheDeadline) {
   const std::size_t asked = locks.askers().size();
   const auto deadline = std::chrono::steady_clock::now() + 30ms;
 
-  EXPECT_FALSE(lock.acquire(stock, deadline));
+  EXPECT_FALSE(lock.acquire(stock, deadline).has_value());
 
   EXPECT_GE(std::chrono::steady_clock::now(), deadline);
   EXPECT_GE(locks.askers().size(), asked + 2);
@@ -222,10 +223,10 @@ TEST_F(DistributedLockTest, ForgetsOldFencesWhenThereAreManyKeys) {
   };
   constexpr int many = 5'000;
   for (int number = 0; number < many; ++number)
-    ASSERT_TRUE(lock.try_acquire(Key::of("stock", number)));
+    ASSERT_TRUE(lock.try_acquire(Key::of("stock", number)).has_value());
 
   forged = 1;
-  EXPECT_TRUE(lock.try_acquire(Key::of("stock", 0)));
+  EXPECT_TRUE(lock.try_acquire(Key::of("stock", 0)).has_value());
   EXPECT_EQ(code_of([&] { static_cast<void>(lock.try_acquire(Key::of("stock", many - 1))); }),
             Errc::store_corrupt);
 }
@@ -328,7 +329,7 @@ TEST_F(WatchedLease, IsHeldNoLongerThanItsBound) {
   EXPECT_GE(std::chrono::steady_clock::now(), asked + lease);
   EXPECT_TRUE(lost.wait());
   EXPECT_FALSE(locks.renewals().empty());
-  EXPECT_TRUE(lock.acquire(stock, 30s));
+  EXPECT_TRUE(lock.acquire(stock, 30s).has_value());
 }
 
 TEST_F(WatchedLease, IsNotRenewedWhenItsBoundIsItsLease) {
@@ -471,9 +472,9 @@ TEST_F(DistributedLockTest, RefusesOptionsThatContradictEachOther) {
 TEST_F(DistributedLockTest, RunsWhatIsNotDoneYetUnderTheLock) {
   bool done = false;
   std::uint64_t fence = 0;
-  const auto work = [&](HeldLock& held) {
+  const auto work = [&](const HeldLock& held) {
     fence = held.fence();
-    EXPECT_FALSE(lock.try_acquire(stock));
+    EXPECT_FALSE(lock.try_acquire(stock).has_value());
     done = true;
   };
 

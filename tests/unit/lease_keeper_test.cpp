@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <latch>
 #include <mutex>
@@ -97,6 +98,44 @@ TEST(LeaseKeeper, RenewsWhileTheHandlerRuns) {
 
   EXPECT_EQ(result.status(), RunStatus::executed);
   EXPECT_EQ(watcher.lost(), 0);
+}
+
+// One observer that is slow about a loss must not hide the next one.
+TEST(LeaseKeeper, ShowsALossWhileAnotherIsStillBeingTold) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  store.on(StoreCall::renew).fail_always(Fault::request_lost);
+  struct Slow : Observer {
+    void on_lease_lost(const Key& key, std::uint64_t /*fence*/) noexcept override {
+      if (key.value() != "first") return;
+      is_telling.count_down();
+      go_on.wait();
+    }
+    std::latch is_telling{1};
+    std::latch go_on{1};
+  } slow;
+  IdempotencyGuard guard{store, {.observer = &slow}};
+  const auto run = [&](const char* value, const std::function<void(Execution&)>& handler) {
+    return guard.run({.key = {"order", value}, .policy = {.lease = 200ms, .max_total_hold = 1h}},
+                     [&](Execution& execution) {
+                       handler(execution);
+                       return 1;
+                     });
+  };
+
+  auto first = std::async(std::launch::async, [&] {
+    static_cast<void>(run("first", [&](Execution&) { slow.is_telling.wait(); }));
+  });
+  slow.is_telling.wait();
+  bool is_called_back = false;
+  static_cast<void>(run("second", [&](Execution& execution) {
+    is_called_back = wait_for_stop(execution.stop_token());
+    EXPECT_TRUE(execution.stop_token().stop_requested());
+  }));
+  slow.go_on.count_down();
+  first.get();
+
+  EXPECT_TRUE(is_called_back);
 }
 
 // LK-03, LK-13: a lease that cannot be renewed is told once, before it ends, and not acquired again.

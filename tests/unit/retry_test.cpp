@@ -179,6 +179,56 @@ TEST_F(Retry, GivesTheRecordedResultOnceAnotherHasFinished) {
   EXPECT_EQ(clock.pauses.size(), 2U);
 }
 
+// FB-06, counted at the store: the guard's own repetitions of `begin` would treble what the budget allows.
+TEST_F(Retry, AsksAStoreThatIsDownNoMoreThanTheBudgetAllows) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  IdempotencyGuard guard{store};
+  store.on(StoreCall::begin).fail_always(Fault::request_lost);
+
+  for (int caller = 0; caller < 50; ++caller) {
+    EXPECT_EQ(code_of([&] {
+                static_cast<void>(run_with_retries({.attempts = 10}, guard,
+                                                   {.key = {"order", std::to_string(caller)}},
+                                                   failing(0, Errc{}), parts));
+              }),
+              Errc::store_unavailable);
+  }
+
+  EXPECT_EQ(store.calls(StoreCall::begin), 50U + 10U);
+  EXPECT_EQ(calls, 0);
+}
+
+// Another token would find the record of its own lost one in progress.
+TEST_F(Retry, LeavesALostReplyToTheGuard) {
+  MemoryStore inner;
+  FaultyStore store{inner};
+  IdempotencyGuard guard{store};
+  store.on(StoreCall::begin).fail_next(1, Fault::reply_lost);
+
+  const auto result =
+      run_with_retries({.attempts = 5}, guard, {.key = {"order", "7"}}, failing(0, Errc{}), parts);
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_TRUE(clock.pauses.empty());
+}
+
+TEST_F(Retry, PaysNothingForWaitingForAnothersRun) {
+  MemoryStore store;
+  IdempotencyGuard guard{store};
+  RetryBudget empty(1, 0);
+  ASSERT_TRUE(empty.spend());
+  const Operation operation{.key = {"order", "7"}};
+  const BeginRequest other{.key = operation.key, .owner = OwnerToken::generate()};
+  ASSERT_EQ(store.begin(other), BeginOutcome(Acquired{1, 1}));
+
+  const auto result =
+      run_with_retries({.attempts = 5}, guard, operation, failing(0, Errc{}), {&empty, &clock});
+
+  EXPECT_EQ(result.status(), RunStatus::in_progress);
+  EXPECT_EQ(clock.pauses.size(), 4U);
+}
+
 TEST_F(Retry, RunsTheHandlerOnceHoweverOftenTheStoreWasAsked) {
   MemoryStore inner;
   FaultyStore store{inner};

@@ -260,6 +260,80 @@ TEST_F(Sagas, ParkAnActionThatFailsAfterOneOfItsRunsFellSilent) {
   EXPECT_EQ(record("charge").state, RecordState::failed);
 }
 
+TEST_F(Sagas, RunNoActionWhileTheResultsBeforeItCannotBeHad) {
+  std::vector<std::string> seen;
+  actions["charge"] = [&](SagaCall& call) {
+    seen.push_back(call.result<std::string>("reserve"));
+    if (seen.size() == 1) throw RetryableFailure("the bank is closed");
+  };
+  testing::FaultyStore faulty{store};
+  IdempotencyGuard faulty_guard{faulty, {.begin_attempts = 1}};
+  SagaRunner runner(faulty_guard, journal, definition(), options());
+  static_cast<void>(runner.run("7", "input"));
+  clock.advance(1s);
+  faulty.on(StoreCall::begin).fail_next(1, testing::Fault::request_lost);
+
+  EXPECT_EQ(runner.work_once().value().status, SagaStatus::waiting);
+  EXPECT_EQ(seen.size(), 1U);
+
+  clock.advance(1s);
+  EXPECT_EQ(runner.work_once().value().status, SagaStatus::finished);
+  EXPECT_EQ(seen, (std::vector<std::string>{"reserve of 7", "reserve of 7"}));
+}
+
+// A later try of a compensation, or another process, has run none of the actions.
+TEST_F(Sagas, HandAllResultsToACompensationThatIsTriedAgain) {
+  std::vector<std::string> seen;
+  actions["ship"] = [](SagaCall&) { throw PermanentFailure("no such street"); };
+  compensations["reserve"] = [&](SagaCall& call) {
+    seen.push_back(call.result<std::string>("charge"));
+    if (seen.size() == 1) throw RetryableFailure("closed");
+  };
+  Runner runner(guard, journal, definition(), options());
+  ASSERT_EQ(runner.run("7", "input").status, SagaStatus::waiting);
+  clock.advance(1s);
+  Runner another(guard, journal, definition(), options());
+
+  EXPECT_EQ(another.work_once().value().status, SagaStatus::compensated);
+
+  EXPECT_EQ(seen, (std::vector<std::string>{"charge of 7", "charge of 7"}));
+}
+
+// The other worker claims the saga, finds the step busy and writes that; the first one's try counts all the same.
+TEST_F(Sagas, CountATryThatOutlastsItsWorkersLease) {
+  SagaOptions asked = options();
+  asked.lease = 1s;
+  Runner rival(guard, journal, definition(), asked);
+  const auto outlast = [&] {
+    clock.advance(2s);
+    EXPECT_EQ(rival.work_once().value().status, SagaStatus::waiting);
+    throw RetryableFailure("too slow");
+  };
+  actions["charge"] = [&](SagaCall&) { outlast(); };
+  compensations["reserve"] = [&](SagaCall&) { outlast(); };
+  Runner runner(guard, journal, definition(), asked);
+
+  const SagaReport report = settle(runner);
+
+  EXPECT_EQ(std::count(log.begin(), log.end(), "charge"), 3);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "undo reserve of 7"), 3);
+  EXPECT_EQ(report.row.progress.state, SagaState::parked_compensating);
+}
+
+TEST_F(Sagas, CallAnAlertAgainThatThrewWhatIsNoException) {
+  actions["charge"] = [](SagaCall&) { throw OutcomeUnknown("no answer"); };
+  bool first = true;
+  on_alert = [&] {
+    if (std::exchange(first, false)) throw 7;
+  };
+  Runner runner(guard, journal, definition(), options());
+
+  const SagaReport report = settle(runner);
+
+  EXPECT_EQ(report.status, SagaStatus::parked);
+  EXPECT_EQ(alerts.size(), 2U);
+}
+
 // A worker that was asleep began the action behind the last try and died; what was given up may have an effect after all.
 TEST_F(Sagas, UndoNothingAroundAnActionThatSomebodyBeganAfterItWasGivenUp) {
   Runner runner(guard, journal, definition(), options());
@@ -472,6 +546,39 @@ TEST_F(Sagas, ParkASagaThatIsOlderThanItsStepsRecords) {
   EXPECT_EQ(report.value().row.progress.state, SagaState::parked_running);
   EXPECT_EQ(log.size(), 2U);
   EXPECT_EQ(alerts.size(), 1U);
+}
+
+TEST_F(Sagas, UndoASagaThatIsOlderWhenAPersonSaysSo) {
+  actions["charge"] = [](SagaCall&) { throw RetryableFailure("closed"); };
+  SagaOptions asked = options();
+  asked.max_age = std::chrono::hours{1};
+  Runner runner(guard, journal, definition(), asked);
+  static_cast<void>(runner.run("7", "input"));
+  clock.advance(std::chrono::hours{1} + 1ms);
+  const auto parked = runner.work_once();
+  ASSERT_EQ(parked.value().status, SagaStatus::parked);
+
+  ASSERT_EQ(desk.give_up(parked->row, "ann", "nothing was charged"), WriteOutcome::stored);
+
+  EXPECT_EQ(settle(runner).status, SagaStatus::compensated);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "undo reserve of 7"), 1);
+  EXPECT_EQ(alerts.size(), 1U);
+}
+
+TEST_F(Sagas, UndoNothingWhoseRecordHasGone) {
+  actions["charge"] = [](SagaCall&) { throw RetryableFailure("closed"); };
+  SagaOptions asked = options();
+  asked.max_age = std::chrono::hours{1};
+  Runner runner(guard, journal, definition(), asked);
+  static_cast<void>(runner.run("7", "input"));
+  clock.advance(std::chrono::hours{24 * 30});
+  const auto parked = runner.work_once();
+  ASSERT_EQ(parked.value().status, SagaStatus::parked);
+
+  ASSERT_EQ(desk.give_up(parked->row, "ann", "nothing was charged"), WriteOutcome::stored);
+
+  EXPECT_EQ(settle(runner).status, SagaStatus::parked);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "undo reserve of 7"), 0);
 }
 
 TEST_F(Sagas, ParkASagaOverWhichWorkersKeepDying) {

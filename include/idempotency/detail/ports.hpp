@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ class RenewalPort {
   /// Whether `renew_many` is one exchange; otherwise rows are renewed one by one, side by side.
   [[nodiscard]] virtual bool batches() const noexcept = 0;
   virtual std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) = 0;
+  /// How many calls of `renew_many` may be under way at once, each on a thread of its own.
+  [[nodiscard]] virtual std::size_t most_at_once() const noexcept { return 4; }
 };
 
 /// A store as the engine sees it, whatever its type. Same meaning and errors as the concept's members.

@@ -19,6 +19,11 @@ namespace detail {
 /// A look at a row that shows what is committed, not what an old snapshot shows: for behind an UPDATE that found nothing to do.
 [[nodiscard]] std::string_view current_read(SqlDialect dialect) noexcept;
 
+/// Whether an UPDATE by id has found its row.
+///
+/// Errors: `Errc::invalid_argument` when it found several; they are written when the transaction is committed all the same.
+[[nodiscard]] bool changed_one_row(const SqlChanges& changes);
+
 /// A column that holds text, whether it is declared as text or as bytes.
 ///
 /// Errors: `Errc::invalid_argument` for NULL and for what is neither.

@@ -79,17 +79,36 @@ class [[nodiscard]] HeldLock : public UnfencedLock {
   [[nodiscard]] std::uint64_t fence() const noexcept;
 };
 
+/// The answer to an attempt to have a lock: it, or nothing. Give it a name: the lock is released when this is destroyed, so
+/// `if (lock.try_acquire(key)) { ... }` would protect nothing, and does not compile.
+template <class Held>
+class [[nodiscard]] LockAttempt : public std::optional<Held> {
+ public:
+  LockAttempt() noexcept = default;
+  explicit LockAttempt(detail::LockHoldPtr hold)
+      : std::optional<Held>(std::in_place, std::move(hold)) {}
+
+  [[nodiscard]] explicit operator bool() const& noexcept { return this->has_value(); }
+  explicit operator bool() const&& = delete;
+  [[nodiscard]] Held* operator->() & noexcept { return std::optional<Held>::operator->(); }
+  [[nodiscard]] const Held* operator->() const& noexcept {
+    return std::optional<Held>::operator->();
+  }
+  const Held* operator->() const&& = delete;
+};
+
 /// How `run_locked` ended.
-enum class LockedRun : std::uint8_t {
-  ran = 1,         ///< now, under the lock from the beginning to the end
-  ran_past_lease,  ///< now, but the lock was lost before the end: another may have run as well
-  already_done,    ///< it was done before; did not run
-  busy,            ///< another held the lock all the time; did not run
+enum class [[nodiscard]] LockedRun : std::uint8_t{
+    ran = 1,         ///< now, under the lock from the beginning to the end
+    ran_past_lease,  ///< now, but the lock was lost before the end: another may have run as well
+    already_done,    ///< it was done before; did not run
+    busy,            ///< another held the lock all the time; did not run
 };
 
 /// Mutual exclusion between processes, by a lease in a carrier.
 ///
-/// Renewals are sent by threads of the library's own, as for a guard's leases: a slow carrier or row delays no other's. A lease counts from the
+/// Renewals are sent by threads of the library's own, one for each lock, at most 16 at once: up to so many that wait (for a row, for a
+/// connection, for one of `Redlock`'s servers) delay no other's. Where a store's connections may all be busy, give locks a store of their own. A lease counts from the
 /// moment its request was sent, so that it ends here before it ends there. `acquire` repeats a call whose answer was lost with
 /// the same token, and gives back what came too late to be used.
 ///
@@ -110,19 +129,20 @@ class DistributedLock {
   explicit DistributedLock(const CarrierT&& carrier, LockOptions options = {}) = delete;
 
   /// At once, without waiting; nothing when it is another's.
-  [[nodiscard]] std::optional<Held> try_acquire(const Key& key) {
+  [[nodiscard]] LockAttempt<Held> try_acquire(const Key& key) {
     return acquire(key, std::chrono::milliseconds{0});
   }
   /// Waits, and asks again whenever the carrier says that the lock is free, or else after growing, jittered pauses; nothing when it is still
-  /// another's at the end. There is always one attempt, and one at the end.
-  [[nodiscard]] std::optional<Held> acquire(const Key& key, std::chrono::milliseconds wait) {
+  /// another's at the end. There is always one attempt, and one at the end. An attempt lasts as long as the carrier takes to answer, so that a
+  /// server that is silent adds its store's time-outs to the wait.
+  [[nodiscard]] LockAttempt<Held> acquire(const Key& key, std::chrono::milliseconds wait) {
     return acquire(key, detail::deadline_after(wait));
   }
-  [[nodiscard]] std::optional<Held> acquire(const Key& key,
-                                            std::chrono::steady_clock::time_point deadline) {
+  [[nodiscard]] LockAttempt<Held> acquire(const Key& key,
+                                          std::chrono::steady_clock::time_point deadline) {
     detail::LockHoldPtr hold = engine_.acquire(key, deadline);
-    if (!hold) return std::nullopt;
-    return std::optional<Held>(std::in_place, std::move(hold));
+    if (!hold) return {};
+    return LockAttempt<Held>(std::move(hold));
   }
 
   /// For operators: takes the lock from its holder, who is told at the next renewal and whose fence is an old one from now on.
@@ -133,18 +153,18 @@ class DistributedLock {
     return engine_.force_release(key, who, why);
   }
 
-  /// Asks `already_done()`, waits for the lock, asks again, and only then calls `fn(held)`, or `fn()`. Its exception is the caller's, and
+  /// Asks `already_done()`, waits for the lock, asks again, and only then calls `fn(const Held&)`, or `fn()`. Its exception is the caller's, and
   /// the lock is released.
   ///
   /// Errors: those of `acquire`.
   template <std::predicate Done, class Fn>
   LockedRun run_locked(const Key& key, Done&& already_done, Fn&& fn) {
     if (already_done()) return LockedRun::already_done;
-    std::optional<Held> held = acquire(key, engine_.options().wait);
+    LockAttempt<Held> held = acquire(key, engine_.options().wait);
     if (!held) return LockedRun::busy;
     if (already_done()) return LockedRun::already_done;
-    if constexpr (std::is_invocable_v<Fn&, Held&>) {
-      fn(*held);
+    if constexpr (std::is_invocable_v<Fn&, const Held&>) {
+      fn(std::as_const(*held));
     } else {
       fn();
     }

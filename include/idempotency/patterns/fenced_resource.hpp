@@ -13,10 +13,10 @@ namespace idempotency {
 inline namespace v0 {
 
 /// What became of a write that carries a fence.
-enum class FencedWrite : std::uint8_t {
-  written = 1,  ///< the fence is the newest so far, and is kept with what was written
-  refused,      ///< a newer fence has written: the lock is lost, stop; nothing was written
-  missing,      ///< there is no such row
+enum class [[nodiscard]] FencedWrite : std::uint8_t{
+    written = 1,  ///< the fence is the newest so far, and is kept with what was written
+    refused,      ///< a newer fence has written: the lock is lost, stop; nothing was written
+    missing,      ///< there is no such row
 };
 
 /// Where the rows and the newest fences are.
@@ -50,7 +50,7 @@ class FencedSqlResource {
                      std::string_view assignments, const Parameters&... parameters) const {
     detail::check_fence(fence);
     const std::string statement = update_ + std::string(assignments) + condition_;
-    if (transaction.execute(statement, parameters..., fence, id, fence).matched != 0) {
+    if (detail::changed_one_row(transaction.execute(statement, parameters..., fence, id, fence))) {
       return FencedWrite::written;
     }
     return rows_.version(transaction, id) ? FencedWrite::refused : FencedWrite::missing;

@@ -42,7 +42,8 @@ struct VersionedTableOptions {
 /// A repetition of an update that was made, but whose answer was lost, is a `conflict` like any other: whether the change was
 /// one's own only the guard's record tells. Use it inside `run_in_transaction` where that matters.
 ///
-/// Errors of the members: those of the transaction.
+/// Errors of the members: those of the transaction; `Errc::invalid_argument` for an id that named several rows: let it pass, so that the
+/// transaction is rolled back.
 /// Thread safety: constant after construction; each transaction belongs to one thread.
 class VersionedTable {
  public:
@@ -54,7 +55,8 @@ class VersionedTable {
   template <SqlTransaction Transaction, class Id, class... Parameters>
   UpdateResult update(Transaction& transaction, const Id& id, std::uint64_t seen,
                       std::string_view assignments, const Parameters&... parameters) const {
-    if (transaction.execute(statement_for(assignments), parameters..., id, seen).matched != 0) {
+    if (detail::changed_one_row(
+            transaction.execute(statement_for(assignments), parameters..., id, seen))) {
       return {UpdateStatus::updated, seen + 1};
     }
     const std::optional<std::uint64_t> now = version(transaction, id);
@@ -94,7 +96,7 @@ UpdateResult retry_on_conflict(const RetryPolicy& policy, Fn&& fn, const RetryPa
   while (true) {
     try {
       const UpdateResult result = fn();
-      if (result.status != UpdateStatus::conflict || !loop.again_after_conflict()) return result;
+      if (result.status != UpdateStatus::conflict || !loop.again_for_nothing()) return result;
     } catch (const Error& error) {
       if (!error.safe_to_retry() || !loop.again()) throw;
     }

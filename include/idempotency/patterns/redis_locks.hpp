@@ -16,8 +16,8 @@ namespace idempotency {
 inline namespace v0 {
 
 struct RedisLocksOptions {
-  /// How many replicas must have an acquired lock (WAIT), or it is not acquired: then a fail-over to one of them does not
-  /// lose it. 0: the primary alone; when it is lost with its latest writes, its locks are.
+  /// How many replicas must have a lock that is acquired or renewed (WAIT), or it is not: then a fail-over to one of them does not
+  /// lose it, and without them it is lost when its lease ends. 0: the primary alone; when it is lost with its latest writes, its locks are.
   std::uint32_t replicas = 0;
   /// How long they are waited for: shorter than the store's `command_timeout`.
   std::chrono::milliseconds replica_wait{100};
@@ -29,8 +29,8 @@ struct RedisLocksOptions {
 /// Locks on a Redis server, each one packed string beside the record of the same key (`prefix:{type:value}:lock`) and judged by the
 /// server's clock. Every call is one script, acquiring and releasing are two commands.
 ///
-/// Errors: those of `run_script`; `acquire` also `Errc::store_reply_lost` when too few replicas had the lock in time: it stands on the
-/// primary then, and is to be released.
+/// Errors: those of `run_script`; `acquire` and `renew` also `Errc::store_reply_lost` when too few replicas had the lock in time: it
+/// stands on the primary then, and is to be released.
 /// Thread safety: all members may be called concurrently.
 /// Lifetime: refers to the store.
 template <ScriptStore StoreT>
@@ -60,12 +60,7 @@ class RedisLocks {
         run(detail::RedisLockScripts::all().acquire, key, {bytes_of(owner), span, kept}, waiting_);
     const std::int64_t answer = waiting_.replicas == 0 ? reply.integer() : reply.at(0).integer();
     if (answer <= 0) return LockRefused{std::chrono::milliseconds{-answer}};
-    if (waiting_.replicas != 0 && reply.at(1).integer() < std::int64_t{waiting_.replicas}) {
-      throw Error(
-          Errc::store_reply_lost,
-          "too few of the Redis server's replicas had the lock in time: it may be lost in a "
-          "fail-over");
-    }
+    if (waiting_.replicas != 0) check_replicas(reply.at(1));
     return LockAcquired{static_cast<std::uint64_t>(answer)};
   }
   [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by,
@@ -74,8 +69,12 @@ class RedisLocks {
     const std::string fence = std::to_string(by.fence);
     const std::string span = std::to_string(lease.count());
     const std::string kept = kept_beyond(lease);
-    return outcome_of(
-        run(detail::RedisLockScripts::all().renew, key, {bytes_of(by.owner), fence, span, kept}));
+    const RedisReply reply = run(detail::RedisLockScripts::all().renew, key,
+                                 {bytes_of(by.owner), fence, span, kept}, waiting_);
+    if (waiting_.replicas == 0) return outcome_of(reply);
+    const WriteOutcome outcome = outcome_of(reply.at(0));
+    if (outcome == WriteOutcome::stored) check_replicas(reply.at(1));
+    return outcome;
   }
   WriteOutcome release(const Key& key, const OwnerToken& owner) {
     return outcome_of(run(detail::RedisLockScripts::all().release, key, {bytes_of(owner)}));
@@ -94,6 +93,12 @@ class RedisLocks {
   }
 
  private:
+  void check_replicas(const RedisReply& reached) const {
+    if (reached.integer() >= std::int64_t{waiting_.replicas}) return;
+    throw Error(Errc::store_reply_lost,
+                "too few of the Redis server's replicas had the lock in time: it may be lost in a "
+                "fail-over");
+  }
   static std::string_view bytes_of(const OwnerToken& owner) noexcept {
     return {reinterpret_cast<const char*>(owner.bytes().data()), owner.bytes().size()};
   }

@@ -42,7 +42,8 @@ void check_redlock_size(std::size_t servers);
 /// are short beside the lease. Servers are asked for a hundredth and 2 ms more than the lease, by which their clocks may go
 /// faster than this one's. What only a minority has granted is given back at once.
 ///
-/// Errors: `Errc::invalid_argument` as those of the carriers; `Errc::store_undecidable` when too few servers answer for a
+/// Errors: `Errc::invalid_argument` as those of the carriers, for a lease that would be longer than a day with this addition as
+/// well; `Errc::store_undecidable` when too few servers answer for a
 /// majority.
 /// Thread safety: all members may be called concurrently.
 /// Lifetime: refers to the carriers.
@@ -57,7 +58,7 @@ class Redlock {
 
   [[nodiscard]] LockOutcome acquire(const Key& key, const OwnerToken& owner,
                                     std::chrono::milliseconds lease) {
-    detail::check_lock_lease(lease);
+    detail::check_lock_lease(with_drift(lease));
     const auto answers = ask<LockOutcome>([&](CarrierT& server, std::size_t) {
       return server.acquire(key, owner, with_drift(lease));
     });
@@ -86,7 +87,7 @@ class Redlock {
   }
   [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by,
                                    std::chrono::milliseconds lease) {
-    detail::check_lock_lease(lease);
+    detail::check_lock_lease(with_drift(lease));
     const Fences fences = fences_of(by.owner);
     if (fences.empty()) return WriteOutcome::lost;
     return of_majority(ask<WriteOutcome>([&](CarrierT& server, std::size_t at) {

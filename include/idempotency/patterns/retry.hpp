@@ -87,7 +87,8 @@ class RetryLoop {
   /// for.
   [[nodiscard]] bool again(std::chrono::milliseconds at_least = std::chrono::milliseconds{0});
   /// The same without paying: the other side answered.
-  [[nodiscard]] bool again_after_conflict();
+  [[nodiscard]] bool again_for_nothing(
+      std::chrono::milliseconds at_least = std::chrono::milliseconds{0});
 
  private:
   enum class Cost : std::uint8_t { free, one };
@@ -102,8 +103,8 @@ class RetryLoop {
 
 }  // namespace detail
 
-/// Calls `fn` until it ends well: again only after an `Error` that says `safe_to_retry()`, with a pause of 0 to twice the last
-/// one (full jitter), while the policy and the budget last. Otherwise the error is the caller's.
+/// Calls `fn` until it ends well: again only after an `Error` that says `safe_to_retry()`, while the policy and the budget last.
+/// Each pause is drawn from 0 to a bound that doubles from `base` to `longest` (full jitter). Otherwise the error is the caller's.
 ///
 /// Errors: those of `fn`; `Errc::invalid_argument` for a policy without attempts.
 /// Thread safety: may be called concurrently, with the same budget.
@@ -124,7 +125,10 @@ auto retry(const RetryPolicy& policy, Fn&& fn, const RetryParts& parts = {})
 
 /// `guard.run(operation, handler)` until there is an answer: again after an error that is safe to retry, and while another runs the
 /// operation. Every attempt asks for the same key, so that what has been recorded is given, by whomever, and the
-/// handler is not started for it. The answer is `in_progress` only when the policy or the budget ended first.
+/// handler is not started for it. The answer is `in_progress` only when the policy ended first.
+///
+/// The guard does not repeat `begin` by itself meanwhile, unless a reply was lost (then the record may be this call's
+/// own), so that the budget counts what a store in need is asked. Waiting for another's run costs nothing of it.
 ///
 /// Errors: those of `run`.
 template <class Guard, class Handler>
@@ -132,13 +136,13 @@ auto run_with_retries(const RetryPolicy& policy, Guard& guard, const Operation& 
                       Handler&& handler, const RetryParts& parts = {})
     -> decltype(guard.run(operation, handler)) {
   detail::RetryLoop loop(policy, parts);
+  Operation asked = operation;
+  asked.repeat_begin = BeginRepetition::after_lost_reply;
   while (true) {
-    std::chrono::milliseconds at_least{0};
     try {
-      auto result = guard.run(operation, handler);
+      auto result = guard.run(asked, handler);
       if (result.status() != RunStatus::in_progress) return result;
-      at_least = std::min(result.retry_after(), policy.longest);
-      if (!loop.again(at_least)) return result;
+      if (!loop.again_for_nothing(std::min(result.retry_after(), policy.longest))) return result;
     } catch (const Error& error) {
       if (!error.safe_to_retry() || !loop.again()) throw;
     }

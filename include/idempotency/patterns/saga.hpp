@@ -63,7 +63,7 @@ class SagaCall {
     return execution_->derived_key(name);
   }
 
-  /// What an earlier action returned; a compensation is told what its own action returned as well.
+  /// What an earlier action returned; a compensation is told what any action returned that took effect, its own as well.
   ///
   /// Errors: `Errc::no_value` when that step took no effect, was skipped, or returned more than is kept;
   /// `Errc::codec_mismatch` when it returned another type.
@@ -85,8 +85,10 @@ class SagaCall {
 /// The action takes `SagaCall&` and returns a value with a `Codec`, or nothing; later steps are handed what it returned, also in
 /// another process. What it throws is judged as by `IdempotencyGuard::run`: `PermanentFailure` undoes the saga, `RetryableFailure`
 /// and what is thrown before a point of no return is tried again, `OutcomeUnknown` and what is thrown behind one waits for a
-/// settlement.
-/// A compensation takes `SagaCall&`. It is tried again whatever it throws; after `PermanentFailure` only when a person says so.
+/// settlement. `PermanentFailure` says that the action has no effect, not only this run: under `take_over` a run before it may have
+/// fallen silent with its effect done, so throw it when the other side, asked under `derived_key`, says so, or nothing can have been asked.
+/// A compensation takes `SagaCall&`. What it throws is tried again; after `PermanentFailure` only when a person says so, and after
+/// `OutcomeUnknown` only when a person has settled its record, as for actions.
 ///
 /// Thread safety: as that of its functions.
 class SagaStep {

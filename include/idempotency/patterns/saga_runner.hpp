@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cxxabi.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,12 +34,13 @@ struct SagaOptions {
   /// How long a saga is its worker's own: longer than a step usually takes. When it has run out another worker takes over, and finds
   /// that the guard still runs the step.
   std::chrono::milliseconds lease{60'000};
-  /// A saga that is older is not moved on but parked. Records of steps are kept for longer.
+  /// A saga that is older goes no step further but is parked: `give_up` undoes it, where its records are still there, which are
+  /// kept for longer.
   std::chrono::milliseconds max_age{std::chrono::hours{24 * 90}};
   /// What steps want different from the guard's policy. Retentions that are not said here are `max_age` and a day.
   PolicyOverride step_policy = {};
   /// Called when a saga has been parked; the row says where and why. Once for each parking, but again when it throws, when its
-  /// worker dies before it has noted the call, and when it takes longer than the lease.
+  /// worker dies before it has noted the call or the journal does not answer then, and when it takes longer than the lease.
   std::function<void(const SagaRow&)> alert = nullptr;
 };
 
@@ -69,6 +72,7 @@ struct SagaRun {
   std::string note = {};
   std::optional<std::string> result = std::nullopt;  ///< of an action that took effect
   std::chrono::milliseconds ask_again_in{0};         ///< at least
+  bool is_answered = true;  ///< false: the guard's store could not be asked
 };
 
 /// What is decided without a template.
@@ -87,6 +91,8 @@ class SagaRules {
   /// The same for a look that seals: whoever dies in it leaves nothing uncertain.
   [[nodiscard]] Operation look(const SagaRow& row, std::uint32_t step) const;
   [[nodiscard]] SagaChange change(const SagaRow& row, const SagaRun& run) const;
+  /// Whether the row `now` is where `then` was, so that what was found out since is still to be noted.
+  [[nodiscard]] static bool stands_where(const SagaRow& then, const SagaRow& now) noexcept;
   /// Why nothing of a saga is to be tried any more; empty when it may be.
   [[nodiscard]] std::string why_not(const SagaRow& row) const;
   /// How long records of steps and ended sagas are kept.
@@ -187,9 +193,9 @@ class SagaRunner {
     detail::SagaResults results;
     while (std::chrono::steady_clock::now() < own_until) {
       if (is_parked(row.progress.state)) return announce(std::move(row));
-      const SagaChange change = rules_.change(row, try_step(row, results));
+      const detail::SagaRun run = try_step(row, results);
       const SteadyTime asked = std::chrono::steady_clock::now();
-      std::optional<SagaRow> next = journal_->advance(row, change);
+      std::optional<SagaRow> next = note(row, run);
       if (!next) return row;
       const bool waits =
           next->progress.state == row.progress.state && next->progress.step == row.progress.step;
@@ -200,6 +206,20 @@ class SagaRunner {
     return row;
   }
 
+  /// What a run came to is noted also when the lease has run out meanwhile and another worker has claimed the saga and found the step
+  /// busy: otherwise the run would count for nothing. Nothing when the saga has moved on.
+  std::optional<SagaRow> note(const SagaRow& row, const detail::SagaRun& run) {
+    constexpr int most_rivals = 8;
+    std::optional<SagaRow> now = row;
+    for (int rival = 0; rival < most_rivals; ++rival) {
+      std::optional<SagaRow> next = journal_->advance(*now, rules_.change(*now, run));
+      if (next || run.what.outcome == SagaOutcome::busy) return next;
+      now = journal_->find(row.name);
+      if (!now || !detail::SagaRules::stands_where(row, *now)) return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
   detail::SagaRun try_step(const SagaRow& row, detail::SagaResults& results) {
     if (std::string reason = rules_.why_not(row); !reason.empty()) {
       return {.what = {SagaOutcome::unworkable}, .note = std::move(reason)};
@@ -208,8 +228,9 @@ class SagaRunner {
   }
 
   detail::SagaRun act(const SagaRow& row, detail::SagaResults& results) {
-    for (std::uint32_t earlier = 0; earlier < row.progress.step; ++earlier)
-      static_cast<void>(look(row, earlier, results));
+    if (std::optional<detail::SagaRun> missing = collect(row, row.progress.step, results)) {
+      return *std::move(missing);
+    }
     const SagaStep& step = rules_.saga().steps()[row.progress.step];
     detail::SagaRun run = run_step(rules_.operation(row, row.progress.step, SagaPart::action),
                                    [&](Execution& execution) {
@@ -226,6 +247,10 @@ class SagaRunner {
     detail::SagaRun done = look(row, row.progress.step, results);
     if (done.what.outcome == SagaOutcome::failed) return {};
     if (done.what.outcome != SagaOutcome::done || !step.has_compensation()) return done;
+    const auto all = static_cast<std::uint32_t>(rules_.saga().steps().size());
+    if (std::optional<detail::SagaRun> missing = collect(row, all, results)) {
+      return *std::move(missing);
+    }
     return run_step(rules_.operation(row, row.progress.step, SagaPart::compensation),
                     [&](Execution& execution) {
                       SagaCall call(row, results, execution);
@@ -236,6 +261,19 @@ class SagaRunner {
                       }
                       return std::string();
                     });
+  }
+
+  /// The results of the steps before `end`, whoever ran them. What has none (skipped, given up, never begun) is left out; when it
+  /// cannot be found out, that is the outcome of this try.
+  std::optional<detail::SagaRun> collect(const SagaRow& row, std::uint32_t end,
+                                         detail::SagaResults& results) {
+    for (std::uint32_t at = 0; at < end; ++at) {
+      if (at == row.progress.step) continue;
+      detail::SagaRun seen = look(row, at, results);
+      if (seen.what.outcome == SagaOutcome::busy) return seen;
+      if (!seen.is_answered) return seen;
+    }
+    return std::nullopt;
   }
 
   /// What an action's record says. An action that was given up is sealed: it will not be begun any more.
@@ -277,7 +315,10 @@ class SagaRunner {
     SagaChange noted{.to = row.progress, .note = row.note};
     try {
       if (rules_.options().alert) rules_.options().alert(row);
-    } catch (const std::exception&) {
+    } catch (
+        const abi::__forced_unwind&) {  // thread cancellation: nothing may catch it but to go on
+      throw;
+    } catch (...) {
       noted.due_in = rules_.options().longest_pause;
     }
     std::optional<SagaRow> next = journal_->advance(row, noted);

@@ -46,6 +46,8 @@ class SqlLockRows {
 [[nodiscard]] inline SqlBlobView blob_of(const OwnerToken& owner) noexcept {
   return {{reinterpret_cast<const char*>(owner.bytes().data()), owner.bytes().size()}};
 }
+/// Errors: `Errc::invalid_argument` for one below a second.
+void check_lock_age(std::chrono::milliseconds age);
 /// Errors: `Errc::store_corrupt` for bytes that are no owner.
 [[nodiscard]] OwnerToken owner_of(const SqlValue& value);
 
@@ -111,8 +113,11 @@ class SqlLocks {
     });
   }
   /// Removes up to `limit` rows of locks that nobody has held for an `age`; says how many. The fences of a lock that is removed go on from
-  /// the server's clock.
+  /// the server's clock, so the age is longer than that may be set back.
+  ///
+  /// Errors: `Errc::invalid_argument` for an age below a second.
   std::uint64_t clean(std::uint32_t limit, std::chrono::milliseconds age = std::chrono::hours{24}) {
+    detail::check_lock_age(age);
     return detail::in_own_transaction(*store_, [&](auto& transaction) {
       return transaction
           .execute(rows_.clean(transaction.dialect()), std::int64_t{age.count()},

@@ -52,7 +52,8 @@ struct SqlStatesStatements {
 /// is told of an object that was not moved is what is committed, or the transaction's own.
 ///
 /// Errors of every `transition`: those of the transaction; `Errc::store_corrupt` for a stored text that is no state of the
-/// machine; `Errc::invalid_argument` for a state that the machine does not list, before anything is sent.
+/// machine; `Errc::invalid_argument` for a state that the machine does not list, before anything is sent, and for an id that named
+/// several rows (a number for a column of text, a column that is not unique): let it pass, so that the transaction is rolled back.
 /// Thread safety: constant after construction; each transaction belongs to one thread.
 /// Lifetime: refers to the machine.
 template <class State>
@@ -72,7 +73,7 @@ class SqlStates {
     if (!machine_->allows(from, to)) {
       return TransitionResult<State>(TransitionStatus::forbidden);
     }
-    if (transaction.execute(statements_.move, to_name, id, from_name).matched != 0) {
+    if (detail::changed_one_row(transaction.execute(statements_.move, to_name, id, from_name))) {
       if (statements_.has_history) {
         transaction.execute(statements_.remember(transaction.dialect()), id, from_name, to_name,
                             note.who, note.why, note.key);

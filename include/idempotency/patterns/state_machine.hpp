@@ -241,7 +241,7 @@ template <class State>
 /// What became of a move.
 enum class TransitionStatus : std::uint8_t {
   moved = 1,      ///< it was in `from` and is in `to` now
-  already_there,  ///< it is in `to`: a repetition, nothing was written
+  already_there,  ///< it is in `to`: a repetition, or this call's own move whose answer was lost; nothing is to be done
   not_from_here,  ///< it is in another state, `actual()`; nothing was written
   forbidden,      ///< the machine has no such move; the carrier was not asked
   missing,        ///< there is no such object

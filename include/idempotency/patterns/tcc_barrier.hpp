@@ -29,13 +29,13 @@ enum class TccState : std::uint8_t {
 enum class TccCall : std::uint8_t { announce = 1, tried, try_branch, confirm, cancel };
 
 /// What became of it.
-enum class TccStatus : std::uint8_t {
-  done = 1,           ///< the work was done now
-  repeated,           ///< it was done before; nothing is to be done
-  empty,              ///< a cancel before any try: marked, so that a late try is refused
-  refused_cancelled,  ///< the branch was cancelled: a late try must not reserve, a confirm is too late
-  refused_confirmed,  ///< the branch was confirmed: it cannot be cancelled any more
-  refused_not_tried,  ///< there is nothing to confirm, or the try has not ended
+enum class [[nodiscard]] TccStatus : std::uint8_t{
+    done = 1,           ///< the work was done now
+    repeated,           ///< it was done before; nothing is to be done
+    empty,              ///< a cancel before any try: marked, so that a late try is refused
+    refused_cancelled,  ///< the branch was cancelled: a late try must not reserve, a confirm is too late
+    refused_confirmed,  ///< the branch was confirmed: it cannot be cancelled any more
+    refused_not_tried,  ///< there is nothing to confirm, or the try has not ended
 };
 
 /// Whether the coordinator may go on.

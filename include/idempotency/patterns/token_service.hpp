@@ -39,7 +39,7 @@ struct PresentedToken {
 
 /// How a run under a token ended. Where the token was refused `status()` is `RunStatus::not_issued`, and `verdict()` says why.
 template <class T>
-class TokenResult : public RunResult<T> {
+class [[nodiscard]] TokenResult : public RunResult<T> {
  public:
   TokenResult(RunResult<T> result, TokenVerdict verdict)
       : RunResult<T>(std::move(result)), verdict_(verdict) {}
@@ -103,6 +103,9 @@ class KeyIssuerOf final : public KeyIssuer {
 /// The record is asked first, the time second: a retry after the token's end still gets the recorded result, and a token that
 /// was not used in time makes no record. A token that is refused never makes one.
 ///
+/// Of a stored token whose record is gone nobody can say more than stands in its text, which is not signed: an invented one may be
+/// called `expired`, `wrong_purpose` or `foreign_subject` as well as `unknown`. It is refused all the same.
+///
 /// It also issues idempotency keys to clients that have none of their own.
 ///
 /// Thread safety: all members may be called concurrently.
@@ -136,7 +139,7 @@ class TokenService {
   /// `guard.run` under the token as the key.
   ///
   /// Errors: those of `run`; `Errc::invalid_argument` when the guard's policy for this purpose forgets results sooner than tokens
-  /// end, before anything is asked.
+  /// end (these, and a signed one that another service made to last longer, with 10 s for clocks that differ), before anything is asked.
   template <class Guard, class Handler>
   auto run(Guard& guard, const PresentedToken& presented, Handler&& handler) {
     return under(guard, presented, [&](Operation operation) {
@@ -156,13 +159,14 @@ class TokenService {
  private:
   struct Admitted {
     TokenVerdict verdict = TokenVerdict::unknown;
-    std::optional<Operation> operation;  ///< nothing: refused without asking the store
+    std::optional<Operation> operation;       ///< nothing: refused without asking the store
+    std::chrono::milliseconds usable_for{0};  ///< without a record of it, which is signed ones only
   };
 
   TokenService(std::unique_ptr<detail::TokenKind> kind, const TokenServiceOptions& options);
   [[nodiscard]] Timestamp now() const;
   [[nodiscard]] Admitted admit(const PresentedToken& presented) const;
-  void check_retention(const Policy& policy) const;
+  void check_retention(const Policy& policy, std::chrono::milliseconds usable_for) const;
 
   template <class Guard, class Run>
   auto under(Guard& guard, const PresentedToken& presented, Run run_it) {
@@ -173,7 +177,7 @@ class TokenService {
       refused.status = RunStatus::not_issued;
       return with_verdict(Result(std::move(refused), std::nullopt), admitted.verdict);
     }
-    check_retention(guard.policy_of(*admitted.operation));
+    check_retention(guard.policy_of(*admitted.operation), admitted.usable_for);
     Result result = run_it(std::move(*admitted.operation));
     const bool accepted = result.status() != RunStatus::not_issued;
     const bool is_late = admitted.verdict == TokenVerdict::expired;

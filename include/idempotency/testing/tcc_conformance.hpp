@@ -86,63 +86,87 @@ class TccConformance : public ::testing::Test {
     });
   }
 
+  /// Every sequence of `length` calls, each of which ends well or fails behind its effect.
+  void play_every_order(const std::vector<TccCall>& calls, std::size_t length) {
+    const std::size_t choices = calls.size() * 2;
+    std::size_t orders = 1;
+    for (std::size_t at = 0; at < length; ++at)
+      orders *= choices;
+    for (std::size_t order = 0; order < orders; ++order) {
+      const std::string branch = std::to_string(order);
+      SCOPED_TRACE("order " + branch);
+      TccState state = TccState::absent;
+      TccEffects expected;
+      bool is_announced = false;
+      std::size_t rest = order;
+      for (std::size_t at = 0; at < length; ++at, rest /= choices) {
+        const TccCall what = calls[rest % calls.size()];
+        const TccStep step = tcc_step(state, what);
+        if (rest % choices >= calls.size()) {
+          crash(branch, what);
+          if (step.status != TccStatus::done) state = step.to;  // the business was not called
+          continue;
+        }
+        ASSERT_EQ(call(branch, what), step.status);
+        state = step.to;
+        if (step.status != TccStatus::done) continue;
+        is_announced = is_announced || what == TccCall::announce;
+        expected.tries += what == TccCall::try_branch ? 1 : 0;
+        expected.confirms += what == TccCall::confirm ? 1 : 0;
+        expected.cancels += what == TccCall::cancel ? 1 : 0;
+      }
+      ASSERT_EQ(state_of(branch), state);
+      ASSERT_EQ(effects_of(branch), expected);
+      ASSERT_LE(expected.tries, 1);
+      ASSERT_LE(expected.confirms + expected.cancels, expected.tries + (is_announced ? 1 : 0));
+    }
+  }
+
+  /// Leads a branch there.
+  void bring(const std::string& branch, TccState state) {
+    if (state == TccState::init) {
+      ASSERT_EQ(call(branch, TccCall::announce), TccStatus::done);
+      return;
+    }
+    if (state == TccState::absent) return;
+    ASSERT_EQ(call(branch, TccCall::try_branch), TccStatus::done);
+    if (state == TccState::trying) return;
+    const TccCall last = state == TccState::confirmed ? TccCall::confirm : TccCall::cancel;
+    ASSERT_EQ(call(branch, last), TccStatus::done);
+  }
+
  private:
   FixtureT fixture_;
   TccBarrier barrier_;
 };
 
 inline constexpr std::array tcc_calls{TccCall::try_branch, TccCall::confirm, TccCall::cancel};
+inline constexpr std::array all_tcc_calls{TccCall::try_branch, TccCall::confirm, TccCall::cancel,
+                                          TccCall::announce, TccCall::tried};
 
 TYPED_TEST_SUITE_P(TccConformance);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TccConformance);
 
-// TC-02: every order of three calls and more, repeated, each as it should be or failing behind its effect.
+// TC-02: every order of calls, repeated, each as it should be or failing behind its effect.
 TYPED_TEST_P(TccConformance, AnswersEveryOrderOfCallsAsTheTableSays) {
-  constexpr std::size_t choices = tcc_calls.size() * 2;
-  constexpr std::size_t length = 4;
-  std::size_t orders = 1;
-  for (std::size_t at = 0; at < length; ++at)
-    orders *= choices;
-  for (std::size_t order = 0; order < orders; ++order) {
-    const std::string branch = std::to_string(order);
-    SCOPED_TRACE("order " + branch);
-    TccState state = TccState::absent;
-    TccEffects expected;
-    std::size_t rest = order;
-    for (std::size_t at = 0; at < length; ++at, rest /= choices) {
-      const TccCall what = tcc_calls[rest % tcc_calls.size()];
-      const TccStep step = tcc_step(state, what);
-      if (rest % choices >= tcc_calls.size()) {
-        this->crash(branch, what);
-        if (step.status != TccStatus::done) state = step.to;  // the business was not called
-        continue;
-      }
-      ASSERT_EQ(this->call(branch, what), step.status);
-      state = step.to;
-      if (step.status != TccStatus::done) continue;
-      expected.tries += what == TccCall::try_branch ? 1 : 0;
-      expected.confirms += what == TccCall::confirm ? 1 : 0;
-      expected.cancels += what == TccCall::cancel ? 1 : 0;
-    }
-    ASSERT_EQ(this->state_of(branch), state);
-    ASSERT_EQ(this->effects_of(branch), expected);
-    ASSERT_LE(expected.tries, 1);
-    ASSERT_LE(expected.confirms + expected.cancels, expected.tries);
-  }
+  this->play_every_order(std::vector<TccCall>(tcc_calls.begin(), tcc_calls.end()), 4);
+}
+
+TYPED_TEST_P(TccConformance, AnswersEveryOrderWithEffectsOutsideAsTheTableSays) {
+  this->play_every_order(std::vector<TccCall>(all_tcc_calls.begin(), all_tcc_calls.end()), 3);
 }
 
 // Two calls at once answer as one of the two orders would, and none of them is chosen as a deadlock's victim for good.
 TYPED_TEST_P(TccConformance, AnswersTwoCallsAtOnceInOneOfTheTwoOrders) {
   int number = 0;
-  for (const TccState before : {TccState::absent, TccState::trying}) {
+  for (const TccState before : {TccState::absent, TccState::init, TccState::trying,
+                                TccState::confirmed, TccState::cancelled}) {
     for (const TccCall left : tcc_calls) {
       for (const TccCall right : tcc_calls) {
-        for (int round = 0; round < 5; ++round) {
+        for (int round = 0; round < 4; ++round) {
           const std::string branch = std::to_string(++number);
           SCOPED_TRACE(branch);
-          if (before == TccState::trying) {
-            ASSERT_EQ(this->call(branch, TccCall::try_branch), TccStatus::done);
-          }
+          this->bring(branch, before);
           std::atomic<int> waiting{2};
           std::array<TccStatus, 2> told{};
           const auto ask = [&](std::size_t who, TccCall what) {
@@ -212,7 +236,10 @@ TYPED_TEST_P(TccConformance, CleansWhatIsFinishedOnceItIsOldEnough) {
   constexpr int empty_cancels = 50;
   for (int number = 0; number < empty_cancels; ++number)
     ASSERT_EQ(this->call(std::to_string(number), TccCall::cancel), TccStatus::empty);
-  ASSERT_EQ(this->call("open", TccCall::try_branch), TccStatus::done);
+  this->bring("confirmed", TccState::confirmed);
+  this->bring("cancelled", TccState::cancelled);
+  this->bring("announced", TccState::init);
+  this->bring("open", TccState::trying);
   const TccBarrier patient;
   const TccBarrier hasty({.longest_late_try = std::chrono::milliseconds{0},
                           .retention = std::chrono::milliseconds{1}});
@@ -224,10 +251,13 @@ TYPED_TEST_P(TccConformance, CleansWhatIsFinishedOnceItIsOldEnough) {
 
   EXPECT_EQ(clean(patient, 1'000), 0U);
   EXPECT_EQ(clean(hasty, 20), 20U);
-  EXPECT_EQ(clean(hasty, 1'000), empty_cancels - 20U);
+  EXPECT_EQ(clean(hasty, 1'000), empty_cancels + 2 - 20U);
   EXPECT_EQ(clean(hasty, 1'000), 0U);
 
   EXPECT_EQ(this->state_of("open"), TccState::trying);
+  EXPECT_EQ(this->state_of("announced"), TccState::init);
+  EXPECT_EQ(this->state_of("confirmed"), TccState::absent);
+  EXPECT_EQ(this->state_of("cancelled"), TccState::absent);
   EXPECT_EQ(this->state_of("7"), TccState::absent);
 }
 
@@ -250,6 +280,7 @@ TYPED_TEST_P(TccConformance, RefusesNamesThatItCannotKeep) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(TccConformance, AnswersEveryOrderOfCallsAsTheTableSays,
+                            AnswersEveryOrderWithEffectsOutsideAsTheTableSays,
                             AnswersTwoCallsAtOnceInOneOfTheTwoOrders, RemembersACancelThatCameFirst,
                             TellsBranchesApartByTheirBytes,
                             RefusesATryWhoseEffectsAreOutsideAfterACancelBetween,
