@@ -155,7 +155,8 @@ std::string SagaRules::why_not(const SagaRow& row) const {
 }
 
 bool SagaRules::stands_where(const SagaRow& then, const SagaRow& now) noexcept {
-  return now.created_at == then.created_at && now.progress.state == then.progress.state &&
+  // The fence rises with every write; a lower one is another saga's, made under the same id.
+  return now.claim.fence >= then.claim.fence && now.progress.state == then.progress.state &&
          now.progress.step == then.progress.step;
 }
 
