@@ -191,6 +191,26 @@ void check_keys(Connection& connection, std::string_view database, std::string_v
   }
 }
 
+/// What a trigger does to a row, or to the rest of the transaction, the store cannot know.
+void check_triggers(Connection& connection, std::string_view database, std::string_view table) {
+  Reply found =
+      ask(connection,
+          "SELECT trigger_name, action_timing, event_manipulation "
+          "FROM information_schema.triggers "
+          "WHERE event_object_schema = ? AND event_object_table = ? ORDER BY trigger_name",
+          database, table);
+  if (found.rows.empty()) return;
+  Cells& cells = found.rows.front();
+  std::string text = "the table of records has a trigger, '";
+  text += take_bytes(cells[0], "name");
+  text += "' (";
+  text += take_bytes(cells[1], "timing");
+  text += ' ';
+  text += take_bytes(cells[2], "event");
+  text += "), which could change or refuse what is recorded; drop it";
+  refuse(text, table);
+}
+
 }  // namespace
 
 std::string create_table_statement(std::string_view quoted_table) {
@@ -213,6 +233,7 @@ void prepare_schema(Connection& connection, std::string_view database, std::stri
   }
   check_columns(connection, database, table);
   check_keys(connection, database, table);
+  check_triggers(connection, database, table);
 }
 
 void report_hazards(Connection& connection, Observer& observer) {

@@ -562,6 +562,33 @@ TEST_F(MySqlFaults, AcceptATableWithAColumnAndAnIndexOfTheOperators) {
   plain_.run("DROP TABLE other_record");
 }
 
+// One could keep results from being recorded, without a word.
+TEST_F(MySqlFaults, RefuseATableWithATriggerAndNameIt) {
+  plain_.run("DROP TABLE IF EXISTS other_record");
+  MySqlOptions options = options_;
+  options.table_prefix = "other_";
+  MySqlStore store(options);
+  for (const char* event : {"BEFORE UPDATE", "BEFORE INSERT", "AFTER DELETE"}) {
+    const std::string change = std::string_view(event).starts_with("BEFORE")
+                                   ? "SET NEW.result = NULL"
+                                   : "SET @seen = OLD.fence";
+    plain_.run(std::string("CREATE TRIGGER keeps_nothing ") + event +
+               " ON other_record FOR EACH ROW " + change);
+
+    const Error refused = error_of([&] { MySqlStore another(options); });
+    const Errc when_made_anew = code_of([&] { store.create_schema(); });
+    plain_.run("DROP TRIGGER keeps_nothing");
+
+    EXPECT_EQ(refused.code(), Errc::store_refused) << event;
+    EXPECT_NE(std::string_view(refused.what()).find("'keeps_nothing' (" + std::string(event) + ')'),
+              std::string_view::npos)
+        << refused.what();
+    EXPECT_EQ(when_made_anew, Errc::store_refused) << event;
+  }
+  EXPECT_NO_THROW(MySqlStore another(options));
+  plain_.run("DROP TABLE other_record");
+}
+
 TEST_F(MySqlFaults, RefuseAViewInThePlaceOfTheTable) {
   MySqlOptions options = options_;
   options.table_prefix = "view_";

@@ -4,14 +4,12 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,6 +25,7 @@
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 #include "support/redis_stand_in.hpp"
+#include "support/waiting_threads.hpp"
 
 namespace idempotency {
 namespace {
@@ -38,10 +37,12 @@ using testing_support::code_of;
 using testing_support::error_of;
 using testing_support::Event;
 using testing_support::FaultProxy;
+using testing_support::NetworkFault;
 using testing_support::ProcessEnd;
 using testing_support::RedisListener;
 using testing_support::RedisServer;
 using testing_support::RedisStandIn;
+using testing_support::WaitingThreads;
 
 RedisServer& server() { return RedisServer::shared(); }
 
@@ -94,6 +95,43 @@ TEST(RedisConnections, SurviveTheEndOfTheServerWhileIdle) {
 
     EXPECT_TRUE(replays(store, key));
   }
+}
+
+/// In a process of its own, with the usual action of SIGPIPE: a `complete` so large that the server's side goes away while it is
+/// being sent. The connection is found good before, so it is the write that meets the end.
+int complete_through_a_closing_socket(const RedisOptions& options) {
+  if (std::signal(SIGPIPE, SIG_DFL) == SIG_ERR) return 1;
+  RedisStore store(options);
+  const Key key = new_key();
+  const OwnerToken owner = OwnerToken::generate();
+  if (store.begin({.key = key, .owner = owner}) != BeginOutcome(Acquired{1, 1})) return 2;
+  const std::string large(std::size_t{16} << 20U, 'a');  // more than the sockets hold
+  const WriteOutcome outcome = store.complete(key, {owner, 1}, {large, std::chrono::hours{1}});
+  if (outcome != WriteOutcome::stored) return 3;
+  return store.find(key)->result == large ? 0 : 4;
+}
+
+// HI-01
+TEST(RedisConnections, SurviveAServerThatGoesWhileMuchIsWrittenToIt) {
+  RedisServer own;
+  int to_child[2] = {-1, -1};
+  ASSERT_EQ(::pipe(to_child), 0);
+  ChildProcess child = ChildProcess::fork([&](const ChildProcess::ToParent&) {
+    RedisOptions options = own.options();
+    if (::read(to_child[0], &options.port, sizeof options.port) != sizeof options.port) return 5;
+    options.command_timeout = std::chrono::seconds{60};
+    return complete_through_a_closing_socket(options);
+  });
+  FaultProxy proxy(own.port());
+  const std::uint16_t port = proxy.port();
+  proxy.harm(2, NetworkFault::reset_in_request);  // after the greeting and `begin`
+  ASSERT_EQ(::write(to_child[1], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+
+  EXPECT_EQ(child.wait(), (ProcessEnd{0, 0}));
+  EXPECT_EQ(proxy.harmed(), 1U);
+  EXPECT_EQ(proxy.connections(), 2U);  // the second took the repetition
+  ::close(to_child[0]);
+  ::close(to_child[1]);
 }
 
 /// What the server says of the store's connections, one line each.
@@ -310,20 +348,6 @@ TEST(RedisConnections, AreWaitedForNoLongerThanAllowed) {
   EXPECT_EQ(code, Errc::store_busy);
 }
 
-/// Waits until a thread of this process sleeps, here: until it waits for a connection.
-void wait_until_asleep(const std::atomic<pid_t>& thread) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{30};
-  while (std::chrono::steady_clock::now() < end) {
-    std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/stat");
-    std::string line;
-    std::getline(file, line);
-    const std::size_t name = line.rfind(") ");
-    if (name != std::string::npos && line[name + 2] == 'S') return;
-    std::this_thread::yield();
-  }
-  ADD_FAILURE() << "the thread does not wait";
-}
-
 TEST(RedisConnections, AreGivenToWhoeverHasWaitedLongest) {
   Event asked;
   Event answer;
@@ -339,28 +363,22 @@ TEST(RedisConnections, AreGivenToWhoeverHasWaitedLongest) {
     asked.set();
     return answer.wait() ? "*2\r\n:6\r\n:1\r\n" : "";
   });
-  std::vector<std::atomic<pid_t>> threads(6);
   std::vector<std::string> expected;
   {
     RedisStore store(RedisOptions{.port = own.port(),
                                   .command_timeout = std::chrono::seconds{60},
                                   .pool_wait = std::chrono::seconds{60},
                                   .max_connections = 1});
-    std::vector<std::jthread> callers;
-    for (std::size_t number = 0; number < threads.size(); ++number) {
+    WaitingThreads callers;
+    for (int number = 0; number < 6; ++number) {
       const Key key{"fair", std::to_string(number)};
       expected.push_back(testing_support::redis_name(key));
-      callers.emplace_back([&store, &thread = threads[number], key] {
-        thread = static_cast<pid_t>(::syscall(SYS_gettid));
-        thread.notify_one();
+      callers.add([&store, key] {
         EXPECT_EQ(store.renew(key, {OwnerToken::generate(), 1}, milliseconds{1}),
                   WriteOutcome::lost);
       });
       if (number == 0) {
         ASSERT_TRUE(asked.wait());
-      } else {
-        threads[number].wait(0);
-        wait_until_asleep(threads[number]);
       }
     }
     answer.set();

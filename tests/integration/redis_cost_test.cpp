@@ -10,6 +10,7 @@
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/redis.hpp"
+#include "redis/redis_store_impl.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/redis_monitor.hpp"
 #include "support/redis_server.hpp"
@@ -110,6 +111,33 @@ TEST_F(RedisCost, IsTwoRoundTripsForAFirstRunAndOneForADuplicate) {
   EXPECT_EQ(round_trips_of("order-1"), 2U);
   EXPECT_EQ(round_trips_of("order-1"), 1U);
   EXPECT_EQ(round_trips_of("order-2"), 2U);
+}
+
+// The server's clock is heard anew once a minute, at no round trip more.
+TEST_F(RedisCost, IsOneCommandMoreInTheSameRoundTripWhenTheClockIsAMinuteOld) {
+  FaultProxy proxy(server().port());
+  const RedisOptions options{.port = proxy.port()};
+  detail::redis::StoreImpl store(options);
+  detail::redis::Connection connection(options);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto cost_of = [&](const char* value) {
+    const std::uint64_t before = proxy.requests();
+    static_cast<void>(monitor_.commands());
+    EXPECT_EQ(store.begin(connection, {.key = {"payment", value}, .owner = OwnerToken::generate()}),
+              BeginOutcome(Acquired{1, 1}));
+    EXPECT_EQ(proxy.requests(), before + 1);
+    return monitor_.commands();
+  };
+  EXPECT_EQ(cost_of("order-1"), (Names{"SET"}));
+  connection.clock().show(Timestamp{}, now() - std::chrono::seconds{61});
+  const std::int64_t earlier = std::stoll(server().ask({"TIME"})->element[0]->str);
+
+  EXPECT_EQ(cost_of("order-2"), (Names{"SET", "TIME"}));
+
+  EXPECT_FALSE(connection.clock().is_stale(now()));
+  const Timestamp heard = connection.clock().latest(now());
+  EXPECT_GE(heard.time_since_epoch(), std::chrono::seconds{earlier});
+  EXPECT_EQ(cost_of("order-3"), (Names{"SET"}));
 }
 
 TEST_F(RedisCost, IsOneScriptMoreForWhoMeetsAnUnfinishedRecord) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "idempotency/guard.hpp"
+#include "idempotency/observer.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "network/network_world.hpp"
 
@@ -46,15 +47,23 @@ class Round {
     {
       Node<Backend> first;
       Node<Backend> second;
+      if (pick(3) == 0) first.close_connections();
+      if (pick(3) == 0) second.close_connections();
+      const std::uint64_t harmed_before = first.proxy.harmed() + second.proxy.harmed();
       weather(first.proxy);
       weather(second.proxy);
-      const bool together = pick(2) == 0;
+      const Company company = pick(2) == 0 ? Company::with_another : Company::alone;
       std::jthread other;
-      if (together) other = std::jthread([&] { ask(second.store); });
-      ask(first.store);
-      if (!together) ask(second.store);
+      if (company == Company::with_another) {
+        other = std::jthread([&] { ask(second, company); });
+      }
+      ask(first, company);
+      if (company == Company::alone) {
+        first.proxy.settle();
+        ask(second, company);
+      }
       if (other.joinable()) other.join();
-      harmed_ = first.proxy.harmed() + second.proxy.harmed();
+      harmed_ = first.proxy.harmed() + second.proxy.harmed() - harmed_before;
     }
     ask_until_answered();
     judge();
@@ -67,6 +76,8 @@ class Round {
                        [this](const Start& start) { return !follows_a_break(start); });
   }
   [[nodiscard]] std::size_t errors() const noexcept { return errors_; }
+  /// Errors that denied an effect, and were compared with the record.
+  [[nodiscard]] std::size_t denials() const noexcept { return denials_; }
 
  private:
   enum class Handler : std::uint8_t {
@@ -76,6 +87,21 @@ class Round {
     breaks_first,    ///< the first one throws without an effect, so another may follow at once
   };
   struct Break : std::exception {};
+  /// Of the guard, before it makes a call once more.
+  static constexpr std::chrono::milliseconds longest_pause{250};
+  /// Whether somebody else asks at the same time, who may change the record as well.
+  enum class Company : std::uint8_t { alone, with_another };
+  /// How far a call came.
+  struct Progress : Observer {
+    std::atomic<bool> may_have_begun{false};  ///< as the store says of one of its tries
+    std::atomic<bool> acquired{false};        ///< the handler was called
+    std::atomic<bool> ran{false};             ///< and did what it is for
+
+    void on_store_error(const Key&, StoreCall call, const Error& error,
+                        std::uint32_t) noexcept override {
+      if (call == StoreCall::begin && error.effect_possible()) may_have_begun = true;
+    }
+  };
 
   /// A start of the handler, and when its call was made: the lease cannot have begun earlier.
   struct Start {
@@ -108,16 +134,18 @@ class Round {
     });
   }
 
-  RunResult<std::string> run(Store& store, std::atomic<bool>& ran) {
-    IdempotencyGuard guard{store, {.write_budget = 3 * Backend::patience, .begin_attempts = 2}};
+  RunResult<std::string> run(Store& store, Progress& progress) {
+    IdempotencyGuard guard{
+        store, {.observer = &progress, .write_budget = 3 * Backend::patience, .begin_attempts = 2}};
     const auto asked = Clock::now();
     const Operation operation{.key = *key_, .policy = {.lease = lease_, .on_expired_lease = mode_}};
     if (handler_ == Handler::returns) {
-      return guard.run(operation, [&, asked] { return start(asked, ran); });
+      return guard.run(operation, [&, asked] { return start(asked, progress); });
     }
     return guard.run(operation, [&, asked](Execution& execution) {
+      progress.acquired = true;
       if (handler_ == Handler::passes_a_point) execution.point_of_no_return();
-      std::string answer = start(asked, ran);
+      std::string answer = start(asked, progress);
       if (handler_ == Handler::fails_for_good) throw PermanentFailure("declined");
       if (handler_ == Handler::breaks_first && answer == "answer 1") {
         const std::lock_guard lock(mutex_);
@@ -128,30 +156,46 @@ class Round {
     });
   }
 
-  std::string start(Clock::time_point asked, std::atomic<bool>& ran) {
-    ran = true;
+  std::string start(Clock::time_point asked, Progress& progress) {
+    progress.acquired = true;
+    progress.ran = true;
     const std::lock_guard lock(mutex_);
     starts_.push_back({asked, Clock::now()});
     return "answer " + std::to_string(starts_.size());
   }
 
-  void ask(Store& store) {
-    const auto before = Clock::now();
-    std::atomic<bool> ran{false};
+  void ask(Node<Backend>& node, Company company) {
+    const std::optional<Seen> before = look(direct_, *key_);
+    const std::uint64_t harmed_before = node.proxy.harmed();
+    const auto trickled_before = node.proxy.trickled();
+    const auto started = Clock::now();
+    Progress progress;
+    std::optional<Error> error;
     try {
-      const RunResult<std::string> result = run(store, ran);
-      note(result);
+      note(run(node.store, progress));
     } catch (const PermanentFailure&) {
       EXPECT_EQ(handler_, Handler::fails_for_good);
     } catch (const Break&) {
       EXPECT_EQ(handler_, Handler::breaks_first);
-    } catch (const Error& error) {
-      ++errors_;
-      EXPECT_FALSE(ran) << error.what() << ": " << error.detail();
-      EXPECT_TRUE(error.safe_to_retry()) << error.what();
+    } catch (const Error& thrown) {
+      error.emplace(thrown);
     }
-    // Two tries to begin and one budget to record, each with a connection to be made: nothing hangs.
-    EXPECT_LT(Clock::now() - before, 20 * Backend::patience + std::chrono::seconds(20));
+    const auto took = Clock::now() - started - (node.proxy.trickled() - trickled_before);
+    // Each request that is harmed costs a time-out at most, and a pause before it is made again.
+    const auto harmed = static_cast<std::int64_t>(node.proxy.harmed() - harmed_before);
+    EXPECT_LT(took, harmed * (Backend::timeout + longest_pause) + margin);
+    if (!error) return;
+    ++errors_;
+    EXPECT_FALSE(progress.ran) << error->what() << ": " << error->detail();
+    EXPECT_TRUE(error->safe_to_retry()) << error->what();
+    if (company == Company::with_another || progress.acquired) return;
+    node.proxy.settle();
+    // The guard tells what its last try met; an earlier one counts as well.
+    if (!progress.may_have_begun) {
+      ++denials_;
+      EXPECT_FALSE(error->effect_possible());
+      EXPECT_EQ(look(direct_, *key_), before) << to_string(error->code()) << ": " << error->what();
+    }
   }
 
   void note(const RunResult<std::string>& result) {
@@ -166,10 +210,10 @@ class Round {
   void ask_until_answered() {
     const auto limit = Clock::now() + lease_ + std::chrono::seconds(30);
     while (Clock::now() < limit) {
-      std::atomic<bool> ran{false};
+      Progress progress;
       std::chrono::milliseconds retry_after{1};
       try {
-        const RunResult<std::string> result = run(direct_, ran);
+        const RunResult<std::string> result = run(direct_, progress);
         note(result);
         last_ = result.status();
         if (last_ == RunStatus::in_progress) retry_after = result.retry_after();
@@ -222,6 +266,7 @@ class Round {
   std::vector<Start> starts_;
   std::set<std::string> answers_;
   std::atomic<std::size_t> errors_{0};
+  std::atomic<std::size_t> denials_{0};
   std::uint64_t harmed_ = 0;
   RunStatus last_ = RunStatus::in_progress;
 };
@@ -235,6 +280,7 @@ void play_rounds(std::size_t rounds, std::size_t threads) {
   typename Backend::Store direct{Backend::options(Backend::server_port())};
   std::atomic<std::uint64_t> harmed{0};
   std::atomic<std::uint64_t> errors{0};
+  std::atomic<std::uint64_t> denials{0};
   std::atomic<std::uint64_t> again{0};
   spread(rounds, threads, [&](std::size_t round) {
     SCOPED_TRACE("seed " + std::to_string(first_seed + round));
@@ -242,14 +288,19 @@ void play_rounds(std::size_t rounds, std::size_t threads) {
     one.play();
     harmed += one.harmed();
     errors += one.errors();
+    denials += one.denials();
     again += one.was_taken_over() ? 1 : 0;
   });
-  std::printf("%zu rounds, %llu requests harmed, %llu calls with an error, %llu keys taken over\n",
-              rounds, static_cast<unsigned long long>(harmed.load()),
-              static_cast<unsigned long long>(errors.load()),
-              static_cast<unsigned long long>(again.load()));
+  std::printf(
+      "%zu rounds, %llu requests harmed, %llu calls with an error, %llu of them without an effect, "
+      "%llu keys taken over\n",
+      rounds, static_cast<unsigned long long>(harmed.load()),
+      static_cast<unsigned long long>(errors.load()),
+      static_cast<unsigned long long>(denials.load()),
+      static_cast<unsigned long long>(again.load()));
   EXPECT_GT(harmed, rounds / 2);
   EXPECT_GT(errors, 0U);
+  EXPECT_GT(denials, 0U);
   EXPECT_GT(again, 0U) << "no owner fell silent";
 }
 

@@ -9,12 +9,15 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "idempotency/error.hpp"
+#include "idempotency/key.hpp"
+#include "idempotency/record.hpp"
 #include "support/fault_proxy.hpp"
 
 namespace idempotency::network {
@@ -43,7 +46,40 @@ struct Node {
   typename Backend::Store store{Backend::options(proxy.port())};
 
   Node() { proxy.set_delay(2 * Backend::patience); }
+
+  /// Leaves no connection in the pool, so that the next call has to make one.
+  void close_connections() {
+    proxy.plan([](std::uint64_t) { return NetworkFault::cut_before_request; });
+    try {
+      static_cast<void>(store.find(Key("network", "nothing")));
+    } catch (const Error&) {  // that is what was wanted
+    }
+    proxy.heal();
+  }
 };
+
+/// How long the bounds of a test allow for a machine that is busy with other things.
+inline constexpr std::chrono::seconds margin{5};
+
+/// What one call of a store can take, behind `proxy`: it is tried on an idle connection and once more on a new one, and each
+/// try ends with the first time-out in it. What a reply in a trickle takes is the proxy's own doing: `trickled`.
+template <class Backend>
+constexpr std::chrono::nanoseconds longest_call = 2 * Backend::timeout;
+
+/// What a look at a record shows that a call could have changed.
+struct Seen {
+  RecordState state = RecordState::processing;
+  bool effect_marked = false;
+  std::optional<Timestamp> lease_until;
+  Ownership ownership;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+template <class Store>
+std::optional<Seen> look(Store& store, const Key& key) {
+  const std::optional<Record> record = store.find(key);
+  if (!record) return std::nullopt;
+  return Seen{record->state, record->effect_marked, record->lease_until, record->ownership};
+}
 
 /// Does `work(item)` for 0 to `count` - 1 on `threads` threads, each of which takes the next item when it is free.
 /// An exception ends the test that called.

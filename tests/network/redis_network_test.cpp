@@ -15,6 +15,10 @@ struct RedisBackend {
   using Store = RedisStore;
   static constexpr std::string_view name = "redis";
   static constexpr std::chrono::milliseconds patience{150};
+  static constexpr std::chrono::milliseconds timeout = patience;
+
+  /// Whether a call whose request of this number is cut off may have had an effect, as far as the client can know.
+  static bool counts_as_sent(std::string_view, std::size_t) { return true; }
 
   static std::uint16_t server_port() { return testing_support::RedisServer::shared().port(); }
   static RedisOptions options(std::uint16_t port) {

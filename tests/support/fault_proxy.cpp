@@ -132,6 +132,11 @@ std::uint64_t FaultProxy::harmed() const {
   return harmed_;
 }
 
+std::chrono::nanoseconds FaultProxy::trickled() const {
+  const std::lock_guard lock(mutex_);
+  return trickled_;
+}
+
 void FaultProxy::settle() {
   std::unique_lock lock(mutex_);
   settled_.wait(lock, [this] { return underway_ == 0; });
@@ -179,6 +184,20 @@ NetworkFault FaultProxy::next_request() {
   const NetworkFault fault = plan_ ? plan_(number) : NetworkFault::none;
   if (fault != NetworkFault::none) ++harmed_;
   return fault;
+}
+
+bool FaultProxy::trickle(const Connection& connection, std::string_view reply) {
+  auto before = std::chrono::steady_clock::now();
+  for (const char& byte : reply) {
+    if (!sleeps_through(connection, milliseconds{1})) return false;
+    const auto now = std::chrono::steady_clock::now();
+    {
+      const std::lock_guard lock(mutex_);
+      trickled_ += now - std::exchange(before, now);
+    }
+    if (!send_all(connection.client, &byte, 1)) return false;
+  }
+  return true;
 }
 
 void FaultProxy::accept_clients() {
@@ -237,6 +256,12 @@ void FaultProxy::serve(Connection& connection) {
       if (size <= 0) return;
       if (!in_request && !deaf) fault = next_request();
       if (fault == NetworkFault::cut_before_request) return;
+      if (fault == NetworkFault::reset_in_request) {
+        // A connection that has been ended and then reset answers the next write with EPIPE, which comes with SIGPIPE;
+        // without the end before, with ECONNRESET.
+        ::shutdown(connection.client, SHUT_WR);
+        return close_with_reset(connection.client);
+      }
       if (fault == NetworkFault::half_open) deaf = true;
       in_request.set(!deaf);
       if (fault == NetworkFault::delayed) {
@@ -263,11 +288,11 @@ void FaultProxy::serve(Connection& connection) {
       }
       if (answers && fault == NetworkFault::reply_swallowed) deaf = true;
       if (deaf) continue;
-      const std::size_t step =
-          answers && fault == NetworkFault::trickle ? 1 : static_cast<std::size_t>(size);
-      for (std::size_t at = 0; at < static_cast<std::size_t>(size); at += step) {
-        if (!send_all(connection.client, bytes.data() + at, step)) return;
-        if (step == 1 && !sleeps_through(connection, milliseconds{1})) return;
+      const std::string_view reply(bytes.data(), static_cast<std::size_t>(size));
+      const bool trickles = answers && fault == NetworkFault::trickle;
+      if (trickles ? !trickle(connection, reply)
+                   : !send_all(connection.client, reply.data(), reply.size())) {
+        return;
       }
     }
   }

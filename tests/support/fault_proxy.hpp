@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,7 @@ enum class NetworkFault : std::uint8_t {
   half_open,        ///< the request is swallowed and nothing is closed: the client has to time out
   reply_swallowed,  ///< the server has answered, the client hears nothing and nothing is closed
   trickle,          ///< the reply comes a byte at a time
+  reset_in_request,  ///< the client still sends when its connection is ended and then reset; the server sees nothing
 };
 
 /// A proxy between a client and a server on the loopback interface that harms requests as a test says.
@@ -59,6 +61,8 @@ class FaultProxy {
   [[nodiscard]] std::uint64_t connections() const;
   /// How many requests were harmed.
   [[nodiscard]] std::uint64_t harmed() const;
+  /// How long replies have been under way in a trickle, all together; up to date before a byte is sent.
+  [[nodiscard]] std::chrono::nanoseconds trickled() const;
 
  private:
   struct Connection;
@@ -70,6 +74,8 @@ class FaultProxy {
   [[nodiscard]] bool sleeps_through(const Connection& connection,
                                     std::chrono::milliseconds span) const;
   [[nodiscard]] NetworkFault next_request();
+  /// A byte at a time; false when that cannot go on.
+  [[nodiscard]] bool trickle(const Connection& connection, std::string_view reply);
   [[nodiscard]] std::chrono::milliseconds delay() const;
 
   std::uint16_t server_port_;
@@ -83,6 +89,7 @@ class FaultProxy {
   std::uint64_t requests_ = 0;
   std::uint64_t connections_ = 0;
   std::uint64_t harmed_ = 0;
+  std::chrono::nanoseconds trickled_{0};
   std::size_t underway_ = 0;
   std::condition_variable settled_;
   std::list<std::unique_ptr<Connection>> open_;

@@ -4,12 +4,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <latch>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/testing/printers.hpp"
@@ -77,6 +80,36 @@ TYPED_TEST_P(OwnerDeath, IsTakenOverWhenTheLeaseHasEnded) {
   EXPECT_EQ(*record->expires_at - record->updated_at, 24h);
 }
 
+// ID-34: of those who wait for a killed owner, here and elsewhere, one has the turn; all others get its answer.
+TYPED_TEST_P(OwnerDeath, GivesTheTurnToOneOfSeveralWhoWait) {
+  this->kill_an_owner(RecordMode::take_over, 1s);
+  typename TypeParam::Store here{this->options_};
+  typename TypeParam::Store elsewhere{this->options_};
+  IdempotencyGuard first{here};
+  IdempotencyGuard second{elsewhere};
+  std::atomic<int> turns{0};
+  std::atomic<int> executed{0};
+  std::atomic<int> answered{0};
+
+  {
+    std::vector<std::jthread> waiters;
+    for (int waiter = 0; waiter < 10; ++waiter) {
+      waiters.emplace_back([&, waiter] {
+        auto& guard = waiter % 2 == 0 ? first : second;
+        const auto result =
+            guard.run(this->asked(RecordMode::take_over, 30s, 60s), [&] { return ++turns; });
+        executed += result.status() == RunStatus::executed ? 1 : 0;
+        answered += result.has_value() && result.value() == 1 ? 1 : 0;
+      });
+    }
+  }
+
+  EXPECT_EQ(turns, 1);
+  EXPECT_EQ(executed, 1);
+  EXPECT_EQ(answered, 10);
+  EXPECT_EQ(here.find(this->key_)->ownership.fence, 2U);
+}
+
 // ID-21: under hold the handler is not started again, whatever the next caller's policy says.
 TYPED_TEST_P(OwnerDeath, LeavesTheRecordUncertainUnderHold) {
   this->kill_an_owner(RecordMode::hold, 300ms);
@@ -130,7 +163,7 @@ TYPED_TEST_P(OwnerDeath, SupersedesAnOwnerThatWasStoppedPastItsLease) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(OwnerDeath, IsTakenOverWhenTheLeaseHasEnded,
-                            LeavesTheRecordUncertainUnderHold,
+                            GivesTheTurnToOneOfSeveralWhoWait, LeavesTheRecordUncertainUnderHold,
                             SupersedesAnOwnerThatWasStoppedPastItsLease);
 
 }  // namespace idempotency::testing_support

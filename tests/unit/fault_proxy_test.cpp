@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -119,6 +120,26 @@ TEST_F(FaultProxyTest, LosesARequestBeforeTheServerHearsIt) {
   EXPECT_NE(with(NetworkFault::cut_before_request), "ABC");
   EXPECT_EQ(with(NetworkFault::half_open), "silence");
   EXPECT_EQ(server.heard(), 0);
+}
+
+// With more to send than the sockets hold, so that the end comes in the middle.
+TEST_F(FaultProxyTest, EndsARequestInItsMiddleSoThatTheNextWriteMeetsEpipe) {
+  proxy.harm_next(NetworkFault::reset_in_request);
+  const int client = bound_socket(proxy.port());
+  const std::string bytes(std::size_t{64} << 20U, 'a');
+
+  std::size_t sent = 0;
+  ssize_t size = 0;
+  while (sent < bytes.size() && size >= 0) {
+    size = ::send(client, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (size > 0) sent += static_cast<std::size_t>(size);
+  }
+  const int error = errno;
+
+  EXPECT_EQ(size, -1);
+  EXPECT_EQ(error, EPIPE);
+  EXPECT_EQ(server.heard(), 0);
+  ::close(client);
 }
 
 TEST_F(FaultProxyTest, LosesAReplyAfterTheServerHasAnswered) {

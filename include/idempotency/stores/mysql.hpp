@@ -83,9 +83,9 @@ class StoreImpl;
 /// commits, a run in a transaction none beyond the handler's own, a duplicate none. The store's own connections have the
 /// server's sql_mode, but strict, and without SIMULTANEOUS_ASSIGNMENT, EMPTY_STRING_IS_NULL and ORACLE.
 ///
-/// Errors: those of `Store`; when opening, `Errc::store_refused` for a table that differs (the difference is named),
-/// for a wrong password or an unknown database, `Errc::store_unavailable` when the server cannot be reached,
-/// `Errc::invalid_argument` for unusable options.
+/// Errors: those of `Store`; when opening, `Errc::store_refused` for a table that differs (the difference is named)
+/// or has a trigger, for a wrong password or an unknown database, `Errc::store_unavailable` when the server cannot be
+/// reached, `Errc::invalid_argument` for unusable options.
 /// Thread safety: all members may be called concurrently.
 /// Lifetime: must outlive its transactions. In the child of a `fork()` every call throws `Errc::used_after_fork`.
 class MySqlStore {
@@ -146,6 +146,9 @@ class MySqlStore {
                                                   const TransactionOptions& options = {});
   /// Waits no longer than the transaction's options allow for another transaction that holds the record, and then sees
   /// what that one committed, whatever the isolation level.
+  ///
+  /// Errors: `Errc::transaction_lost` also for a joined transaction under REPEATABLE READ whose snapshot is older than the
+  /// record, where the server has `innodb_snapshot_isolation = ON` (the default from MariaDB 11.6 on).
   [[nodiscard]] BeginOutcome begin(MySqlTransaction& transaction, const BeginRequest& request);
   [[nodiscard]] WriteOutcome complete(MySqlTransaction& transaction, const Key& key,
                                       const Ownership& by, const Completion& completion);
