@@ -51,6 +51,7 @@ LAYERS = {
     "idempotency.hpp": 4,
     "patterns/": 4,
     "stores/": 4,
+    "edges/": 5,
     "testing/": 5,
 }
 
@@ -70,6 +71,8 @@ THIRD_PARTY_ROOMS = {  # where a third party's headers may be reached from
     r"/nlohmann/": ("codecs/json.hpp",),
     r"/google/protobuf/": ("codecs/protobuf.hpp",),
     r"/gtest/": ("testing/",),
+    r"/httplib\.h$": ("edges/httplib.hpp",),
+    r"/boost/": ("edges/beast.hpp",),
 }
 
 
