@@ -5,38 +5,32 @@
 #include <atomic>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "idempotency/guard.hpp"
 #include "idempotency/patterns/token_service.hpp"
 #include "idempotency/stores/memory.hpp"
+#include "support/local_http_server.hpp"
 
 namespace idempotency {
 namespace {
 
+using testing_support::LocalHttpServer;
+
 /// A cpp-httplib server behind the edge, on a free port.
 class HttplibTest : public ::testing::Test {
  protected:
-  HttplibTest() : port(server.bind_to_any_port("127.0.0.1")) {}
-  ~HttplibTest() override {
-    server.stop();
-    if (serving.joinable()) serving.join();
-  }
-
   /// `Next` is registered for POST and PUT.
   template <class Next>
   httplib::Client serve(Next next) {
     const HttplibOptions options{.principal = [](const httplib::Request& request) {
       return request.get_header_value("X-User");
     }};
-    server.Post(R"(/pay/.*)", idempotent_handler(http, options, next));
-    server.Put(R"(/pay/.*)", idempotent_handler(http, options, next));
-    server.Post("/keys", key_issuing_handler(http, options));
-    serving = std::thread([this] { server.listen_after_bind(); });
-    while (!server.is_running())
-      std::this_thread::yield();
-    return httplib::Client("127.0.0.1", port);
+    server.http().Post(R"(/pay/.*)", idempotent_handler(http, options, next));
+    server.http().Put(R"(/pay/.*)", idempotent_handler(http, options, next));
+    server.http().Post("/keys", key_issuing_handler(http, options));
+    server.start();
+    return httplib::Client("127.0.0.1", server.port());
   }
   static httplib::Headers with(const std::string& key, const std::string& user = "alice") {
     return {{"Idempotency-Key", key}, {"X-User", user}};
@@ -46,9 +40,7 @@ class HttplibTest : public ::testing::Test {
   IdempotencyGuard<MemoryStore> guard{store};
   HttpIdempotency<IdempotencyGuard<MemoryStore>> http{guard};
   std::atomic<int> runs{0};
-  httplib::Server server;
-  int port;
-  std::thread serving;
+  LocalHttpServer server;
 };
 
 TEST_F(HttplibTest, ReplaysWhatTheHandlerAnswered) {
@@ -179,10 +171,10 @@ TEST_F(HttplibTest, IssuesKeys) {
   TokenService tokens{store};
   HttpIdempotency issuing(guard, {.type = "order", .tokens = &tokens});
   const HttplibOptions options{.principal = [](const httplib::Request&) { return "alice"; }};
-  server.Post("/issue", key_issuing_handler(issuing, options));
-  server.Post("/order",
-              idempotent_handler(issuing, options,
-                                 [&](const httplib::Request&, httplib::Response&) { ++runs; }));
+  server.http().Post("/issue", key_issuing_handler(issuing, options));
+  server.http().Post(
+      "/order", idempotent_handler(issuing, options,
+                                   [&](const httplib::Request&, httplib::Response&) { ++runs; }));
   httplib::Client client = serve([](const httplib::Request&, httplib::Response&) {});
 
   const auto issued = client.Post("/issue");
