@@ -54,16 +54,19 @@ constexpr std::array<std::string_view, 23> never_replayed{"Set-Cookie",
   throw Error(Errc::invalid_argument, message, std::move(detail));
 }
 
+bool is_never_replayed(std::string_view name) noexcept {
+  return std::any_of(never_replayed.begin(), never_replayed.end(),
+                     [&](std::string_view never) { return http::is_same_name(name, never); });
+}
+
 void check_replayed_headers(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (!http::is_token(name)) refuse("HttpOptions: replayed_headers names no header field", name);
-    for (const std::string_view never : never_replayed) {
-      if (http::is_same_name(name, never)) {
-        refuse(
-            "HttpOptions: replayed_headers names a field that must not be replayed: cookies, "
-            "credentials, and fields of one connection or message belong to the first response",
-            name);
-      }
+    if (is_never_replayed(name)) {
+      refuse(
+          "HttpOptions: replayed_headers names a field that must not be replayed: cookies, "
+          "credentials, and fields of one connection or message belong to the first response",
+          name);
     }
   }
 }
@@ -216,6 +219,9 @@ HttpAnswer HttpEdge::answer(RunResult<HttpResponse> result) const {
       if (!result.has_value()) return problem(HttpProblem::in_progress, result.retry_after());
       HttpAnswer replay{.response = std::move(result).value(), .origin = HttpOrigin::replayed};
       if (replay.response.status >= 400) replay.advice = KeyAdvice::new_key;
+      std::erase_if(replay.response.headers, [](const HttpHeader& header) {
+        return is_never_replayed(header.name);  // in a record that somebody else has written
+      });
       replay.response.headers.push_back({"Idempotent-Replayed", "true"});
       return with_advice(std::move(replay));
     }

@@ -433,6 +433,30 @@ TEST_F(HttpTest, SendsTheResponseAlsoWhenItCouldNotBeRecordedYet) {
   EXPECT_EQ(answer.response.status, 201);
 }
 
+TEST_F(HttpTest, ReplaysTheResponseThatAnOperatorSettledWith) {
+  Shop http = shop();
+  const auto settle = [&](const char* key, std::optional<std::string> result) {
+    static_cast<void>(http.handle(post(key), [] { return HttpResponse{.status = 504}; }));
+    const auto record = memory.find(http_record_key("http", "alice", "POST /pay", key));
+    EXPECT_EQ(memory.resolve(*record, {.verdict = Resolution::Verdict::succeeded,
+                                       .result = std::move(result)}),
+              WriteOutcome::stored);
+  };
+  settle("1", encode_result(receipt()));
+  settle("2", std::nullopt);
+  settle("3", "no response");
+
+  const HttpAnswer replay = pay(http, post("1"));
+
+  EXPECT_EQ(replay.origin, HttpOrigin::replayed);
+  EXPECT_EQ(replay.response.status, 201);
+  EXPECT_EQ(replay.response.header("Location"), "/payments/7");
+  EXPECT_EQ(replay.response.header("Set-Cookie"), "");
+  expect_problem(pay(http, post("2")), HttpProblem::result_not_kept, 410);
+  expect_problem(pay(http, post("3")), HttpProblem::record_unreadable, 500);
+  EXPECT_EQ(runs, 0);
+}
+
 TEST_F(HttpTest, SaysThatAnOverSizeResponseIsNotKept) {  // KF-09
   Shop http = shop({.policy = {.max_result_bytes = 100}});
   const auto large = [&] {

@@ -89,7 +89,7 @@ struct HttpOptions {
   /// Asked first; nothing leaves it to `methods`. May be empty.
   std::function<std::optional<HttpKeyUse>(const HttpRequest&)> key_use = {};
   HttpKeySyntax key_syntax = HttpKeySyntax::lenient;
-  std::size_t longest_key = 255;  ///< in characters, 1 to 4096
+  std::size_t longest_key = 255;  ///< in characters, 1 to 4096; with `tokens` at least theirs
   MissingHttpKey missing_key = MissingHttpKey::refuse;
   AnonymousRequests anonymous = AnonymousRequests::refuse;
 
