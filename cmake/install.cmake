@@ -64,6 +64,21 @@ idempotency_pkg_config("" "${PROJECT_DESCRIPTION}" "libcrypto"
                        "-L\${libdir} -lidempotency -pthread")
 idempotency_pkg_config(patterns "Other ways to be idempotent, beside idempotency's guard"
                        "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_patterns")
+idempotency_pkg_config(http "Idempotency-Key for HTTP servers"
+                       "idempotency = ${PROJECT_VERSION}, idempotency-patterns = ${PROJECT_VERSION}"
+                       "-L\${libdir} -lidempotency_http")
+if(IDEMPOTENCY_WITH_HTTPLIB)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindCppHttplib.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  idempotency_pkg_config(httplib "Idempotency-Key for cpp-httplib"
+                         "idempotency-http = ${PROJECT_VERSION}, cpp-httplib, libssl" "")
+endif()
+if(IDEMPOTENCY_WITH_BEAST)  # Boost has no pkg-config files; its headers are in the compiler's path
+  idempotency_pkg_config(beast "Idempotency-Key for Boost.Beast"
+                         "idempotency-http = ${PROJECT_VERSION}" "")
+endif()
 if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"

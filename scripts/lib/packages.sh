@@ -20,12 +20,15 @@ packages_demo=(
 packages_test=(
   "${packages_demo[@]}"
   clang
+  curl
   libbenchmark-dev
+  libboost-dev
   libgmock-dev
   libgtest-dev
   libprotobuf-dev
   prometheus-cpp-dev
   mariadb-server
+  nodejs
   protobuf-compiler
   python3
   redis-server

@@ -52,6 +52,7 @@ LAYERS = {
     "patterns/": 4,
     "stores/": 4,
     "operations/": 5,
+    "edges/": 5,
     "testing/": 5,
 }
 
@@ -72,6 +73,8 @@ THIRD_PARTY_ROOMS = {  # where a third party's headers may be reached from
     r"/google/protobuf/": ("codecs/protobuf.hpp",),
     r"/gtest/": ("testing/",),
     r"/prometheus/": ("operations/prometheus.hpp",),
+    r"/httplib\.h$": ("edges/httplib.hpp",),
+    r"/boost/": ("edges/beast.hpp",),
 }
 
 
