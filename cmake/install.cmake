@@ -64,6 +64,8 @@ idempotency_pkg_config("" "${PROJECT_DESCRIPTION}" "libcrypto"
                        "-L\${libdir} -lidempotency -pthread")
 idempotency_pkg_config(patterns "Other ways to be idempotent, beside idempotency's guard"
                        "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_patterns")
+idempotency_pkg_config(consumer "Message consumers over idempotency's guard"
+                       "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_consumer")
 if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"
@@ -77,6 +79,9 @@ if(IDEMPOTENCY_WITH_REDIS)
   idempotency_pkg_config(redis "Redis store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, hiredis, libssl"
                          "-L\${libdir} -lidempotency_redis")
+  idempotency_pkg_config(redis_streams "Consumers of Redis Streams over idempotency's guard"
+                         "idempotency-redis = ${PROJECT_VERSION}, idempotency-consumer = ${PROJECT_VERSION}"
+                         "-L\${libdir} -lidempotency_redis_streams")
 endif()
 if(IDEMPOTENCY_WITH_MYSQL)
   install(
