@@ -83,6 +83,15 @@ if(IDEMPOTENCY_WITH_REDIS)
                          "idempotency-redis = ${PROJECT_VERSION}, idempotency-consumer = ${PROJECT_VERSION}"
                          "-L\${libdir} -lidempotency_redis_streams")
 endif()
+if(IDEMPOTENCY_WITH_RABBITMQ)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindRabbitMqC.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  idempotency_pkg_config(rabbitmq "Consumers of RabbitMQ queues over idempotency's guard"
+                         "idempotency-consumer = ${PROJECT_VERSION}, librabbitmq"
+                         "-L\${libdir} -lidempotency_rabbitmq")
+endif()
 if(IDEMPOTENCY_WITH_MYSQL)
   install(
     FILES "${PROJECT_SOURCE_DIR}/cmake/FindMySqlClient.cmake"

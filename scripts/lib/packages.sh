@@ -24,9 +24,11 @@ packages_test=(
   libgmock-dev
   libgtest-dev
   libprotobuf-dev
+  librabbitmq-dev
   mariadb-server
   protobuf-compiler
   python3
+  rabbitmq-server
   redis-server
   spin
 )
