@@ -92,6 +92,15 @@ if(IDEMPOTENCY_WITH_RABBITMQ)
                          "idempotency-consumer = ${PROJECT_VERSION}, librabbitmq"
                          "-L\${libdir} -lidempotency_rabbitmq")
 endif()
+if(IDEMPOTENCY_WITH_KAFKA)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindRdKafka.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  idempotency_pkg_config(kafka "Consumers of Kafka topics over idempotency's guard"
+                         "idempotency-consumer = ${PROJECT_VERSION}, rdkafka"
+                         "-L\${libdir} -lidempotency_kafka")
+endif()
 if(IDEMPOTENCY_WITH_MYSQL)
   install(
     FILES "${PROJECT_SOURCE_DIR}/cmake/FindMySqlClient.cmake"

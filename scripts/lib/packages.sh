@@ -25,6 +25,7 @@ packages_test=(
   libgtest-dev
   libprotobuf-dev
   librabbitmq-dev
+  librdkafka-dev
   mariadb-server
   protobuf-compiler
   python3

@@ -67,7 +67,7 @@ UMBRELLA_FORBIDDEN = (
 
 CLIENT_HEADERS = (
     r"/sqlite3(ext)?\.h$", r"/hiredis/", r"/mysql/", r"/mysql\.h$", r"/mariadb/", r"/openssl/",
-    r"/fmt/", r"/amqp[^/]*\.h$",
+    r"/fmt/", r"/amqp[^/]*\.h$", r"/librdkafka/",
 )
 THIRD_PARTY_ROOMS = {  # where a third party's headers may be reached from
     r"/nlohmann/": ("codecs/json.hpp",),
