@@ -79,6 +79,8 @@ if(IDEMPOTENCY_WITH_BEAST)  # Boost has no pkg-config files; its headers are in 
   idempotency_pkg_config(beast "Idempotency-Key for Boost.Beast"
                          "idempotency-http = ${PROJECT_VERSION}" "")
 endif()
+idempotency_pkg_config(consumer "Message consumers over idempotency's guard"
+                       "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_consumer")
 if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"
@@ -92,6 +94,27 @@ if(IDEMPOTENCY_WITH_REDIS)
   idempotency_pkg_config(redis "Redis store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, hiredis, libssl"
                          "-L\${libdir} -lidempotency_redis")
+  idempotency_pkg_config(redis_streams "Consumers of Redis Streams over idempotency's guard"
+                         "idempotency-redis = ${PROJECT_VERSION}, idempotency-consumer = ${PROJECT_VERSION}"
+                         "-L\${libdir} -lidempotency_redis_streams")
+endif()
+if(IDEMPOTENCY_WITH_RABBITMQ)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindRabbitMqC.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  idempotency_pkg_config(rabbitmq "Consumers of RabbitMQ queues over idempotency's guard"
+                         "idempotency-consumer = ${PROJECT_VERSION}, librabbitmq"
+                         "-L\${libdir} -lidempotency_rabbitmq")
+endif()
+if(IDEMPOTENCY_WITH_KAFKA)
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/cmake/FindRdKafka.cmake"
+    DESTINATION "${idempotency_package_folder}"
+    COMPONENT development)
+  idempotency_pkg_config(kafka "Consumers of Kafka topics over idempotency's guard"
+                         "idempotency-consumer = ${PROJECT_VERSION}, rdkafka"
+                         "-L\${libdir} -lidempotency_kafka")
 endif()
 if(IDEMPOTENCY_WITH_MYSQL)
   install(

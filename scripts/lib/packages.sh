@@ -27,10 +27,13 @@ packages_test=(
   libgtest-dev
   libprotobuf-dev
   prometheus-cpp-dev
+  librabbitmq-dev
+  librdkafka-dev
   mariadb-server
   nodejs
   protobuf-compiler
   python3
+  rabbitmq-server
   redis-server
   spin
 )

@@ -50,6 +50,7 @@ LAYERS = {
     "stores/caching.hpp": 3,
     "idempotency.hpp": 4,
     "patterns/": 4,
+    "edges/": 5,
     "stores/": 4,
     "operations/": 5,
     "edges/": 5,
@@ -57,6 +58,8 @@ LAYERS = {
 }
 
 BACKENDS = ("memory", "sqlite", "redis", "mysql")
+# What is no store and uses the connections of one.
+USERS_OF_A_BACKEND = {"src/edges/redis_streams/": "redis"}
 # In one library and on the same parts: the cache's table is built from the memory store's.
 SHARED_PARTS = {"src/caching/": ("memory/slot_table.hpp", "memory/byte_hash.hpp")}
 
@@ -66,7 +69,7 @@ UMBRELLA_FORBIDDEN = (
 
 CLIENT_HEADERS = (
     r"/sqlite3(ext)?\.h$", r"/hiredis/", r"/mysql/", r"/mysql\.h$", r"/mariadb/", r"/openssl/",
-    r"/fmt/",
+    r"/fmt/", r"/amqp[^/]*\.h$", r"/librdkafka/",
 )
 THIRD_PARTY_ROOMS = {  # where a third party's headers may be reached from
     r"/nlohmann/": ("codecs/json.hpp",),
@@ -184,6 +187,8 @@ def check_backends(tree):
                     or relative.startswith(f"src/{b}/")), None)
         if own is None and "/stores/" not in relative and not relative.startswith("src/"):
             continue  # guards, edges and tests are free to name a store where layers allow it
+        if own is None:
+            own = next((b for room, b in USERS_OF_A_BACKEND.items() if relative.startswith(room)), None)
         shared = next((names for room, names in SHARED_PARTS.items() if relative.startswith(room)), ())
         for name in included_names(path.read_text(encoding="utf-8")):
             if name in shared:

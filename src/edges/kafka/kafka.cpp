@@ -1,0 +1,362 @@
+#include "idempotency/edges/kafka.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "edges/consumer/adapter_loop.hpp"
+#include "edges/kafka/kafka_parts.hpp"
+
+namespace idempotency {
+inline namespace v0 {
+namespace detail {
+
+namespace {
+
+using kafka::ListPtr;
+using kafka::MessagePtr;
+using std::chrono::milliseconds;
+using SteadyTime = std::chrono::steady_clock::time_point;
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+constexpr std::array<std::string_view, 6> own_settings{
+    "bootstrap.servers",    "group.id",          "enable.auto.commit", "enable.auto.offset.store",
+    "enable.partition.eof", "auto.commit.enable"};
+
+KafkaOptions checked(KafkaOptions options) {
+  const bool has_empty_topic = std::any_of(options.topics.begin(), options.topics.end(),
+                                           [](const std::string& topic) { return topic.empty(); });
+  if (options.brokers.empty() || options.group.empty() || options.topics.empty() ||
+      has_empty_topic) {
+    throw Error(Errc::invalid_argument, "KafkaOptions: brokers, group and topics must be named");
+  }
+  if (std::find(options.topics.begin(), options.topics.end(), options.dead_letter_topic) !=
+      options.topics.end()) {
+    throw Error(Errc::invalid_argument,
+                "KafkaOptions: dead letters must not go to a topic that they come from");
+  }
+  constexpr milliseconds least{1};
+  constexpr milliseconds most = std::chrono::hours{24};
+  if (options.wait < least || options.wait > most || options.batch < 1 ||
+      options.produce_timeout < least || options.produce_timeout > most) {
+    throw Error(Errc::invalid_argument,
+                "KafkaOptions: batch must be at least 1, times from 1 ms to a day");
+  }
+  for (const auto& [name, value] : options.settings) {
+    if (std::find(own_settings.begin(), own_settings.end(), name) != own_settings.end()) {
+      throw Error(Errc::invalid_argument,
+                  "KafkaOptions: this setting is the consumer's own business", name);
+    }
+  }
+  return options;
+}
+
+std::string text_of(const void* bytes, std::size_t size) {
+  return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), size);
+}
+
+Headers headers_of(const rd_kafka_message_t& message) {
+  Headers headers;
+  rd_kafka_headers_t* list = nullptr;  // the message owns it
+  if (rd_kafka_message_headers(&message, &list) != RD_KAFKA_RESP_ERR_NO_ERROR) return headers;
+  const char* name = nullptr;
+  const void* value = nullptr;
+  std::size_t size = 0;
+  for (std::size_t at = 0;
+       rd_kafka_header_get_all(list, at, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+       ++at) {
+    headers.emplace_back(name, text_of(value, size));
+  }
+  return headers;
+}
+
+}  // namespace
+
+class KafkaImpl {
+ public:
+  explicit KafkaImpl(KafkaOptions options) : options_(checked(std::move(options))) {
+    static_cast<void>(consumer_conf());  // refuses what librdkafka does not take
+  }
+  KafkaImpl(const KafkaImpl&) = delete;
+  KafkaImpl& operator=(const KafkaImpl&) = delete;
+  ~KafkaImpl() { leave(); }
+
+  PolledMessages poll(const MessageCallback& handle, const std::stop_token& stop) {
+    join();
+    PolledMessages polled;
+    try {
+      poll_joined(handle, stop, polled);
+    } catch (...) {
+      commit(Commit::behind);  // what was settled before
+      throw;
+    }
+    commit(Commit::behind);
+    return polled;
+  }
+
+  /// Commits what is settled and leaves the group; what waits in memory is delivered again to whoever owns its partition then.
+  void leave() noexcept {
+    if (!client_) return;
+    blocked_.clear();
+    paused_.clear();
+    commit(Commit::now);
+    static_cast<void>(rd_kafka_consumer_close(client_.get()));
+    client_.reset();
+  }
+
+ private:
+  using PartitionName = std::pair<std::string, std::int32_t>;
+  enum class Commit : std::uint8_t { behind, now };
+
+  /// A message that has to be handed over again, and with it its partition.
+  struct Blocked {
+    MessagePtr message;
+    SteadyTime until{};
+    std::uint32_t deliveries = 1;
+  };
+
+  kafka::ConfPtr consumer_conf() const {
+    kafka::Settings settings{{"auto.offset.reset", "earliest"}};
+    settings.insert(settings.end(), options_.settings.begin(), options_.settings.end());
+    settings.insert(settings.end(), {{"bootstrap.servers", options_.brokers},
+                                     {"group.id", options_.group},
+                                     {"enable.auto.commit", "false"},
+                                     {"enable.auto.offset.store", "false"}});
+    return kafka::make_conf(settings);
+  }
+
+  void join() {
+    if (client_) return;
+    kafka::ConfPtr conf = consumer_conf();
+    rd_kafka_conf_set_opaque(conf.get(), this);
+    rd_kafka_conf_set_rebalance_cb(
+        conf.get(), [](rd_kafka_t* /*client*/, rd_kafka_resp_err_t event,
+                       rd_kafka_topic_partition_list_t* partitions, void* opaque) {
+          static_cast<KafkaImpl*>(opaque)->on_rebalance(event, *partitions);
+        });
+    client_ = kafka::make_client(RD_KAFKA_CONSUMER, std::move(conf));
+    rd_kafka_poll_set_consumer(client_.get());
+    const ListPtr topics(
+        rd_kafka_topic_partition_list_new(static_cast<int>(options_.topics.size())));
+    for (const std::string& topic : options_.topics) {
+      rd_kafka_topic_partition_list_add(topics.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
+    }
+    const rd_kafka_resp_err_t error = rd_kafka_subscribe(client_.get(), topics.get());
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      client_.reset();
+      kafka::throw_error(error, "subscribe");
+    }
+  }
+
+  /// Called within `rd_kafka_consumer_poll` and `rd_kafka_consumer_close`, so never in the middle of a handler.
+  void on_rebalance(rd_kafka_resp_err_t event, rd_kafka_topic_partition_list_t& partitions) {
+    const char* protocol = rd_kafka_rebalance_protocol(client_.get());
+    const bool incremental =
+        protocol != nullptr && std::string_view(protocol) == std::string_view("COOPERATIVE");
+    if (event == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+      if (incremental) {
+        const kafka::ErrorPtr ignored(rd_kafka_incremental_assign(client_.get(), &partitions));
+      } else {
+        rd_kafka_assign(client_.get(), &partitions);
+      }
+      return;
+    }
+    for (int at = 0; at < partitions.cnt; ++at) {
+      const PartitionName name{partitions.elems[at].topic, partitions.elems[at].partition};
+      blocked_.erase(name);
+      if (paused_.erase(name) != 0) {  // the next assignment must not begin paused
+        const ListPtr list(rd_kafka_topic_partition_list_new(1));
+        rd_kafka_topic_partition_list_add(list.get(), name.first.c_str(), name.second);
+        static_cast<void>(rd_kafka_resume_partitions(client_.get(), list.get()));
+      }
+    }
+    // Of what is lost already another may have committed more.
+    if (rd_kafka_assignment_lost(client_.get()) == 0) commit(Commit::now);
+    if (incremental) {
+      const kafka::ErrorPtr ignored(rd_kafka_incremental_unassign(client_.get(), &partitions));
+    } else {
+      rd_kafka_assign(client_.get(), nullptr);
+    }
+  }
+
+  void poll_joined(const MessageCallback& handle, const std::stop_token& stop,
+                   PolledMessages& polled) {
+    hand_over_again(handle, stop, polled);
+    milliseconds wait = polled.handled == 0 ? options_.wait : milliseconds{0};
+    while (polled.handled < options_.batch && polled.flow == MessageFlow::proceed &&
+           !stop.stop_requested()) {
+      MessagePtr message(
+          rd_kafka_consumer_poll(client_.get(), static_cast<int>(until_due(wait).count())));
+      if (!message) break;
+      if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        check(*message);
+        continue;
+      }
+      wait = milliseconds{0};
+      hand_over(handle, message, 1, polled);
+    }
+  }
+
+  void hand_over_again(const MessageCallback& handle, const std::stop_token& stop,
+                       PolledMessages& polled) {
+    std::vector<PartitionName> due;
+    const SteadyTime now = std::chrono::steady_clock::now();
+    for (const auto& [name, blocked] : blocked_) {
+      if (blocked.until <= now) due.push_back(name);
+    }
+    for (const PartitionName& name : due) {
+      if (stop.stop_requested() || polled.flow == MessageFlow::stop) return;
+      const auto found = blocked_.find(name);
+      MessagePtr message = std::move(found->second.message);
+      const std::uint32_t deliveries = found->second.deliveries + 1;
+      blocked_.erase(found);
+      hand_over(handle, message, deliveries, polled);
+    }
+  }
+
+  /// Not longer than until a message is due again.
+  [[nodiscard]] milliseconds until_due(milliseconds wait) const {
+    for (const auto& [name, blocked] : blocked_) {
+      const auto left =
+          std::chrono::ceil<milliseconds>(blocked.until - std::chrono::steady_clock::now());
+      wait = std::clamp(left, milliseconds{0}, wait);
+    }
+    return wait;
+  }
+
+  void hand_over(const MessageCallback& handle, MessagePtr& message, std::uint32_t deliveries,
+                 PolledMessages& polled) {
+    const ReceivedMessage received = received_from(*message, deliveries);
+    MessageDisposition disposition;
+    try {
+      disposition = handle(received);
+      if (disposition.action == MessageAction::dead_letter) {
+        put_aside(*message, received, disposition);
+      }
+    } catch (...) {
+      block(std::move(message), deliveries, milliseconds{1'000});
+      throw;
+    }
+    ++polled.handled;
+    polled.flow = disposition.flow;
+    switch (disposition.action) {
+      case MessageAction::acknowledge:
+      case MessageAction::dead_letter:
+        return settle(*message);
+      case MessageAction::redeliver_later:
+      case MessageAction::requeue:
+        return block(std::move(message), deliveries, disposition.delay);
+    }
+  }
+
+  [[nodiscard]] static ReceivedMessage received_from(const rd_kafka_message_t& message,
+                                                     std::uint32_t deliveries) {
+    const std::string topic = rd_kafka_topic_name(message.rkt);
+    return {.id = topic + "/" + std::to_string(message.partition) + "/" +
+                  std::to_string(message.offset),
+            .key = text_of(message.key, message.key_len),
+            .body = text_of(message.payload, message.len),
+            .headers = headers_of(message),
+            .delivery_count = deliveries,
+            .source = topic};
+  }
+
+  /// Everything before it in its partition is settled, too, because a partition stands still behind a message that is not. A partition
+  /// that has been taken away takes no offset any more.
+  void settle(const rd_kafka_message_t& message) {
+    const ListPtr list = kafka::one_partition(message);
+    if (rd_kafka_assignment_lost(client_.get()) == 0) {
+      list->elems[0].offset = message.offset + 1;
+      static_cast<void>(rd_kafka_offsets_store(client_.get(), list.get()));
+      has_settled_ = true;
+    }
+    // Where nothing is paused, resuming would fetch what has been handed over once more.
+    if (paused_.erase({rd_kafka_topic_name(message.rkt), message.partition}) != 0) {
+      static_cast<void>(rd_kafka_resume_partitions(client_.get(), list.get()));
+    }
+  }
+
+  void block(MessagePtr message, std::uint32_t deliveries, milliseconds delay) {
+    const ListPtr list = kafka::one_partition(*message);
+    const PartitionName name{rd_kafka_topic_name(message->rkt), message->partition};
+    if (paused_.insert(name).second) {
+      static_cast<void>(rd_kafka_pause_partitions(client_.get(), list.get()));
+    }
+    constexpr milliseconds longest = std::chrono::hours{24 * 365};
+    blocked_[name] = Blocked{
+        std::move(message),
+        std::chrono::steady_clock::now() + std::clamp(delay, milliseconds{0}, longest), deliveries};
+  }
+
+  void put_aside(const rd_kafka_message_t& message, const ReceivedMessage& received,
+                 const MessageDisposition& disposition) {
+    kafka::HeadersPtr headers(rd_kafka_headers_new(received.headers.size() + 6));
+    const auto add = [&](std::string_view name, std::string_view value) {
+      rd_kafka_header_add(headers.get(), name.data(), static_cast<ssize_t>(name.size()),
+                          value.data(), static_cast<ssize_t>(value.size()));
+    };
+    for (const auto& [name, value] : received.headers)
+      add(name, value);
+    add("dead-letter-reason", to_string(disposition.reason));
+    add("dead-letter-detail", disposition.detail);
+    add("dead-letter-attempts", std::to_string(disposition.attempts));
+    add("dead-letter-id", received.id);
+    add("dead-letter-group", options_.group);
+    if (!producer_) producer_.emplace(options_);
+    const std::string topic =
+        options_.dead_letter_topic.empty() ? received.source + ".dead" : options_.dead_letter_topic;
+    producer_->produce(topic, message, std::move(headers));
+  }
+
+  /// What is no message: most of it librdkafka mends by itself.
+  void check(const rd_kafka_message_t& event) const {
+    std::array<char, 512> words{};
+    const rd_kafka_resp_err_t fatal =
+        rd_kafka_fatal_error(client_.get(), words.data(), words.size());
+    if (fatal != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      kafka::throw_error(RD_KAFKA_RESP_ERR__FATAL, words.data());
+    }
+    if (kafka::is_refusal(event.err) || event.err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+      kafka::throw_error(event.err, rd_kafka_message_errstr(&event));
+    }
+  }
+
+  /// A commit that fails, as of a partition that is lost, costs a repetition that the record answers.
+  void commit(Commit when) noexcept {
+    if (!client_ || !has_settled_) return;
+    has_settled_ = false;
+    static_cast<void>(rd_kafka_commit(client_.get(), nullptr, when == Commit::behind ? 1 : 0));
+  }
+
+  KafkaOptions options_;
+  kafka::ClientPtr client_;
+  std::optional<kafka::Producer> producer_;
+  std::map<PartitionName, Blocked> blocked_;
+  std::set<PartitionName> paused_;
+  bool has_settled_ = false;
+};
+
+}  // namespace detail
+
+KafkaConsumer::KafkaConsumer(KafkaOptions options)
+    : impl_(std::make_unique<detail::KafkaImpl>(std::move(options))) {}
+
+KafkaConsumer::~KafkaConsumer() = default;
+
+PolledMessages KafkaConsumer::poll(const MessageCallback& handle) {
+  return impl_->poll(handle, {});
+}
+
+ConsumeEnd KafkaConsumer::run(const std::stop_token& stop, const MessageCallback& handle) {
+  const ConsumeEnd end =
+      detail::poll_until_stopped(stop, [&] { return impl_->poll(handle, stop); });
+  impl_->leave();
+  return end;
+}
+
+}  // namespace v0
+}  // namespace idempotency
