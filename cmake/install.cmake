@@ -64,6 +64,8 @@ idempotency_pkg_config("" "${PROJECT_DESCRIPTION}" "libcrypto"
                        "-L\${libdir} -lidempotency -pthread")
 idempotency_pkg_config(patterns "Other ways to be idempotent, beside idempotency's guard"
                        "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_patterns")
+idempotency_pkg_config(operations "Reconciliation and purging of idempotency's records"
+                       "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_operations")
 if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"
