@@ -81,6 +81,8 @@ if(IDEMPOTENCY_WITH_BEAST)  # Boost has no pkg-config files; its headers are in 
 endif()
 idempotency_pkg_config(consumer "Message consumers over idempotency's guard"
                        "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_consumer")
+idempotency_pkg_config(operations "Reconciliation and purging of idempotency's records"
+                       "idempotency = ${PROJECT_VERSION}" "-L\${libdir} -lidempotency_operations")
 if(IDEMPOTENCY_WITH_SQLITE)
   idempotency_pkg_config(sqlite "SQLite store of idempotency"
                          "idempotency = ${PROJECT_VERSION}, sqlite3"

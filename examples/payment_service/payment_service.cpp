@@ -15,12 +15,10 @@
 // no payments.
 
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <idempotency/idempotency.hpp>
 #include <iostream>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <stop_token>
@@ -164,35 +162,37 @@ httplib::Server::Handler route(Handler handler) {
   };
 }
 
+using Settlers = std::vector<std::unique_ptr<idem::Reconciler>>;
+
 /// Who is asked about what: the bank about payments, and a ledger that is apart from the records about bookings.
-std::vector<shop::Settler> settlers(shop::Books& books, const shop::BankClient* bank,
-                                    const std::string& journal) {
-  idem::AnyAdminStore& store = *books.records().admin();
-  std::vector<shop::Settler> all;
-  if (bank != nullptr) all.emplace_back(store, "payment", shop::ask_bank(*bank), journal);
+Settlers settlers(shop::Books& books, const shop::BankClient* bank, const std::string& journal) {
+  Settlers all;
+  const auto add = [&](const char* type, shop::Ask ask) {
+    all.push_back(shop::make_settler(
+        books.records(),
+        {.type = type, .ask = std::move(ask), .journal = journal, .policies = policies()}));
+  };
+  if (bank != nullptr) add("payment", shop::ask_bank(*bank));
   if (books.ledger().mode() == shop::Ledger::Mode::hold) {
     for (const char* type : {"transfer", "callback"})
-      all.emplace_back(store, type, shop::ask_ledger(books.ledger()), journal);
+      add(type, shop::ask_ledger(books.ledger()));
   }
   return all;
 }
 
-/// Settles what is open four times a second, on a thread of its own.
-std::jthread settle_behind(std::vector<shop::Settler>& settlers) {
-  return std::jthread([&settlers](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    while (!stop.stop_requested()) {
+/// Each settles what is open on a thread of its own.
+std::vector<std::jthread> settle_behind(const Settlers& settlers) {
+  std::vector<std::jthread> threads;
+  for (const auto& settler : settlers) {
+    threads.emplace_back([&settler = *settler](const std::stop_token& stop) {
       try {
-        for (shop::Settler& settler : settlers)
-          settler.settle_what_is_open();
+        settler.run(stop);
       } catch (const std::exception& problem) {
-        std::cerr << "payment_service: nothing settled: " << problem.what() << '\n';
+        std::cerr << "payment_service: nothing is settled any more: " << problem.what() << '\n';
       }
-      std::unique_lock lock(mutex);
-      wake.wait_for(lock, stop, 250ms, [] { return false; });
-    }
-  });
+    });
+  }
+  return threads;
 }
 
 }  // namespace
@@ -215,7 +215,7 @@ int main(int count, char** values) {
          .observer = &hazards});
     const shop::BankClient bank(bank_port);
     PaymentService service(*books, bank, guard == "on" ? GuardSwitch::on : GuardSwitch::off);
-    std::vector<shop::Settler> settling =
+    const Settlers settling =
         settlers(*books, bank_port != 0 ? &bank : nullptr, (folder / "settlements.jsonl").string());
 
     httplib::Server& http = server.http();
@@ -235,8 +235,7 @@ int main(int count, char** values) {
     http.Get("/open",
              route([&](auto& /*request*/, auto& response) { service.get_open(response); }));
 
-    std::jthread behind;
-    if (!settling.empty()) behind = settle_behind(settling);
+    const std::vector<std::jthread> behind = settle_behind(settling);
     server.serve(static_cast<std::size_t>(arguments.number_or("connections", 64)));
     return 0;
   } catch (const std::exception& problem) {

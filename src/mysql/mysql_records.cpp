@@ -51,9 +51,10 @@ std::string condition_of(const std::vector<Key>& keys) {
   return sql;
 }
 
-/// "(business_type, value) > (?, ?)" in the form that both servers look up in the key.
+/// "(business_type, value) > (?, ?)" in the form that both servers look up in the key: as a comparison of rows, and as
+/// "business_type >= ? AND (business_type > ? OR value > ?)", every page reads its type from the beginning.
 constexpr std::string_view behind_position =
-    " WHERE business_type >= ? AND (business_type > ? OR value > ?)";
+    " WHERE ((business_type = ? AND value > ?) OR business_type > ?)";
 
 struct Position {
   explicit Position(const Key* key)
@@ -428,15 +429,20 @@ std::uint64_t Records::bytes_in_batch(const Key& key) noexcept {
 
 RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size_t limit) {
   const Position position(after);
-  std::string sql = "SELECT business_type, value, " + row_columns() + " FROM " +
-                    statements_->table + std::string(behind_position) +
-                    " AND (expires_at IS NULL OR expires_at > " + std::string(now_expression) + ")";
-  std::vector<Parameter> parameters{bytes_parameter(position.type), bytes_parameter(position.type),
-                                    bytes_parameter(position.value)};
-  if (filter.type) {
-    sql += " AND business_type = ?";
-    parameters.push_back(bytes_parameter(std::string_view(*filter.type)));
+  std::string sql = "SELECT business_type, value, " + row_columns() + " FROM " + statements_->table;
+  std::vector<Parameter> parameters;
+  if (filter.type) {  // sorted by both columns, the server would read and sort the rest of the type
+    if (position.type > *filter.type) return {};
+    sql += " WHERE business_type = ? AND value > ?";
+    const bool is_within = position.type == *filter.type;
+    parameters = {bytes_parameter(std::string_view(*filter.type)),
+                  bytes_parameter(is_within ? position.value : std::string_view())};
+  } else {
+    sql += behind_position;
+    parameters = {bytes_parameter(position.type), bytes_parameter(position.value),
+                  bytes_parameter(position.type)};
   }
+  sql += " AND (expires_at IS NULL OR expires_at > " + std::string(now_expression) + ")";
   if (filter.state) {
     sql += " AND state = ?";
     parameters.push_back(number(static_cast<std::uint64_t>(*filter.state)));
@@ -445,7 +451,8 @@ RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size
     sql += " AND updated_at <= " + std::string(now_expression) + " - ?";
     parameters.push_back(Parameter{std::int64_t{filter.unchanged_for->count()}});
   }
-  sql += " ORDER BY business_type, value LIMIT " + std::to_string(limit + 1);
+  sql += filter.type ? " ORDER BY value" : " ORDER BY business_type, value";
+  sql += " LIMIT " + std::to_string(limit + 1);
   Reply reply = send(sql, parameters, read_);
   RecordPage page;
   for (Cells& cells : reply.rows) {
@@ -467,8 +474,8 @@ std::vector<Key> Records::expired_after(const Key* after, std::size_t limit) {
                           std::string(behind_position) +
                           " AND expires_at <= " + std::string(now_expression) +
                           " ORDER BY business_type, value LIMIT " + std::to_string(limit);
-  const std::array parameters{bytes_parameter(position.type), bytes_parameter(position.type),
-                              bytes_parameter(position.value)};
+  const std::array parameters{bytes_parameter(position.type), bytes_parameter(position.value),
+                              bytes_parameter(position.type)};
   Reply reply = send(sql, parameters, read_);
   std::vector<Key> keys;
   for (Cells& cells : reply.rows)

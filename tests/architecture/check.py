@@ -49,6 +49,7 @@ LAYERS = {
     "guard.hpp": 3,
     "stores/caching.hpp": 3,
     "idempotency.hpp": 4,
+    "operations/": 5,
     "patterns/": 4,
     "edges/": 5,
     "stores/": 4,
