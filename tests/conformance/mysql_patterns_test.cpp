@@ -219,6 +219,25 @@ TEST_P(MySqlOrders, TellApartWhyTheyDidNotMove) {
   EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM order_history"), "0");
 }
 
+TEST_P(MySqlOrders, MoveByOneStatement) {
+  const SqlStates<OrderState> states(order_machine, {.table = "orders"});
+  client_.run("START TRANSACTION");
+  MySqlTransaction transaction =
+      store_.open_transaction(mysql_connection(static_cast<MYSQL*>(client_.handle())));
+  transaction.execute("DO 1");  // sets the savepoint
+  const auto statements = [&] {
+    return std::stoll(client_.run("SHOW SESSION STATUS LIKE 'Questions'").at(0).at(1));
+  };
+
+  const long long before = statements();
+  EXPECT_EQ(states.transition(transaction, 7, OrderState::created, OrderState::paid).status(),
+            TransitionStatus::moved);
+  const long long after = statements();
+  store_.rollback(transaction);
+
+  EXPECT_EQ(after - before, 2) << "the move, and the question itself";
+}
+
 INSTANTIATE_TEST_SUITE_P(OnAnyConnection, MySqlOrders,
                          ::testing::Values(0UL, static_cast<unsigned long>(CLIENT_FOUND_ROWS)));
 

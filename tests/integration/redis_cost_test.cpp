@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
+#include "idempotency/patterns/token_service.hpp"
 #include "idempotency/stores/redis.hpp"
 #include "redis/redis_store_impl.hpp"
 #include "support/fault_proxy.hpp"
@@ -79,6 +80,29 @@ TEST_F(RedisCost, IsNoMoreUnderAOneTimeToken) {
   EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA", "EVALSHA"}));
   ASSERT_EQ(submit("token-1"), RunStatus::replayed);
   EXPECT_EQ(monitor_.commands(), (Names{"EVALSHA"}));
+}
+
+TEST_F(RedisCost, IsThatOfAPlainRunForATokenOfEitherKind) {
+  const auto cost_of = [&](TokenService tokens, const std::string& token, RunStatus expected) {
+    static_cast<void>(monitor_.commands());
+    const PresentedToken presented{.token = token, .purpose = "payment", .subject = "alice"};
+    EXPECT_EQ(tokens.run(guard_, presented, [] { return std::string("charge-1"); }).status(),
+              expected);
+    return monitor_.commands().size();
+  };
+  const TokenSigner signer({{.id = "k1", .secret = std::string(32, 's')}});
+  const auto issued = [](TokenService tokens) {
+    return tokens.issue("payment", "alice", std::chrono::minutes{5});
+  };
+  static_cast<void>(cost_of(TokenService(store_), issued(TokenService(store_)),
+                            RunStatus::executed));  // the scripts are there
+  const std::string stored = issued(TokenService(store_));
+  const std::string signed_one = issued(TokenService(signer));
+
+  EXPECT_EQ(cost_of(TokenService(store_), stored, RunStatus::executed), 2U);
+  EXPECT_EQ(cost_of(TokenService(store_), stored, RunStatus::replayed), 1U);
+  EXPECT_EQ(cost_of(TokenService(signer), signed_one, RunStatus::executed), 2U);
+  EXPECT_EQ(cost_of(TokenService(signer), signed_one, RunStatus::replayed), 1U);
 }
 
 // RD-13
