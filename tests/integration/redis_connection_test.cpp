@@ -22,6 +22,7 @@
 #include "support/error_of.hpp"
 #include "support/event.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/redis_closing_socket.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 #include "support/redis_stand_in.hpp"
@@ -37,7 +38,6 @@ using testing_support::code_of;
 using testing_support::error_of;
 using testing_support::Event;
 using testing_support::FaultProxy;
-using testing_support::NetworkFault;
 using testing_support::ProcessEnd;
 using testing_support::RedisListener;
 using testing_support::RedisServer;
@@ -97,41 +97,10 @@ TEST(RedisConnections, SurviveTheEndOfTheServerWhileIdle) {
   }
 }
 
-/// In a process of its own, with the usual action of SIGPIPE: a `complete` so large that the server's side goes away while it is
-/// being sent. The connection is found good before, so it is the write that meets the end.
-int complete_through_a_closing_socket(const RedisOptions& options) {
-  if (std::signal(SIGPIPE, SIG_DFL) == SIG_ERR) return 1;
-  RedisStore store(options);
-  const Key key = new_key();
-  const OwnerToken owner = OwnerToken::generate();
-  if (store.begin({.key = key, .owner = owner}) != BeginOutcome(Acquired{1, 1})) return 2;
-  const std::string large(std::size_t{16} << 20U, 'a');  // more than the sockets hold
-  const WriteOutcome outcome = store.complete(key, {owner, 1}, {large, std::chrono::hours{1}});
-  if (outcome != WriteOutcome::stored) return 3;
-  return store.find(key)->result == large ? 0 : 4;
-}
-
 // HI-01
 TEST(RedisConnections, SurviveAServerThatGoesWhileMuchIsWrittenToIt) {
-  RedisServer own;
-  int to_child[2] = {-1, -1};
-  ASSERT_EQ(::pipe(to_child), 0);
-  ChildProcess child = ChildProcess::fork([&](const ChildProcess::ToParent&) {
-    RedisOptions options = own.options();
-    if (::read(to_child[0], &options.port, sizeof options.port) != sizeof options.port) return 5;
-    options.command_timeout = std::chrono::seconds{60};
-    return complete_through_a_closing_socket(options);
-  });
-  FaultProxy proxy(own.port());
-  const std::uint16_t port = proxy.port();
-  proxy.harm(2, NetworkFault::reset_in_request);  // after the greeting and `begin`
-  ASSERT_EQ(::write(to_child[1], &port, sizeof port), static_cast<ssize_t>(sizeof port));
-
-  EXPECT_EQ(child.wait(), (ProcessEnd{0, 0}));
-  EXPECT_EQ(proxy.harmed(), 1U);
-  EXPECT_EQ(proxy.connections(), 2U);  // the second took the repetition
-  ::close(to_child[0]);
-  ::close(to_child[1]);
+  const RedisServer own;
+  testing_support::expect_to_outlive_a_closing_socket(own.port(), own.options());
 }
 
 /// What the server says of the store's connections, one line each.

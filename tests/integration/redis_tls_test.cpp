@@ -13,6 +13,7 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/redis_closing_socket.hpp"
 #include "support/redis_server.hpp"
 #include "support/test_certificates.hpp"
 
@@ -204,6 +205,13 @@ TEST(RedisTls, SurvivesBeingClosedByTheServerWhileIdle) {
   EXPECT_EQ(code_of([&] { static_cast<void>(store.find(fresh_key())); }), Errc::store_unavailable);
   own.start();
   EXPECT_TRUE(works(store));
+}
+
+// HI-01
+TEST(RedisTls, SurvivesAServerThatGoesWhileMuchIsWrittenToIt) {
+  RedisServer own({}, RedisServer::Encryption{certificates().authority(), certificates().server(),
+                                              certificates().server_key()});
+  testing_support::expect_to_outlive_a_closing_socket(own.encrypted_port(), encrypted(own));
 }
 
 /// Faults that take no time.
