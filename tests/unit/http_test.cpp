@@ -657,43 +657,5 @@ TEST_F(HttpTest, RunsOnceWhenManyAskAtTheSameTime) {
   EXPECT_EQ(replayed, callers - 1);
 }
 
-// Clients follow the advice: they keep the key for as long as they are told to.
-TEST_F(HttpTest, HasOneEffectForEachKeyWhenClientsFollowTheAdviceOverAStoreThatFails) {
-  Shop http = shop({.policy = {.wait = 30'000ms}});
-  constexpr int keys = 12;
-  constexpr int callers = 4;
-  // A begin whose reply is lost for good would cost a lease, and this clock stands still.
-  store.on(StoreCall::begin).fail_randomly(7, {.request_lost = 0.15, .busy = 0.1});
-  store.on(StoreCall::complete).fail_randomly(8, {.request_lost = 0.1, .reply_lost = 0.1});
-  std::vector<std::atomic<int>> effects(keys);
-  std::atomic<int> answered{0};
-  const auto call = [&](int number) {
-    const std::string key = "key-" + std::to_string(number);
-    for (int attempt = 0; attempt < 1'000; ++attempt) {
-      const HttpAnswer answer = http.handle(post(key), [&] {
-        const int effect = ++effects.at(static_cast<std::size_t>(number));
-        return HttpResponse{.status = 201, .body = std::to_string(effect)};
-      });
-      if (answer.advice == KeyAdvice::keep_key) continue;
-      if (answer.response.status == 201 && answer.response.body == "1") ++answered;
-      return;
-    }
-  };
-  std::vector<std::thread> crowd;
-  for (int caller = 0; caller < callers; ++caller) {
-    crowd.emplace_back([&] {
-      for (int number = 0; number < keys; ++number)
-        call(number);
-    });
-  }
-  for (std::thread& thread : crowd)
-    thread.join();
-
-  EXPECT_EQ(answered, keys * callers);
-  for (const std::atomic<int>& effect : effects)
-    EXPECT_EQ(effect, 1);
-  EXPECT_GT(store.faults(StoreCall::begin), 0U);
-}
-
 }  // namespace
 }  // namespace idempotency
