@@ -3,6 +3,7 @@
 packages_build=(
   build-essential
   cmake
+  libcli11-dev
   libhiredis-dev
   libmariadb-dev
   libsqlite3-dev

@@ -468,14 +468,40 @@ RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size
   return page;
 }
 
-std::vector<Key> Records::expired_after(const Key* after, std::size_t limit) {
-  const Position position(after);
-  const std::string sql = "SELECT business_type, value FROM " + statements_->table +
-                          std::string(behind_position) +
-                          " AND expires_at <= " + std::string(now_expression) +
-                          " ORDER BY business_type, value LIMIT " + std::to_string(limit);
-  const std::array parameters{bytes_parameter(position.type), bytes_parameter(position.value),
-                              bytes_parameter(position.type)};
+std::optional<Stretch> Records::stretch_behind(const std::optional<Stretch>& before,
+                                               std::size_t rows) {
+  Stretch next;
+  if (before && before->last) {
+    next = {before->type, *before->last};
+  } else {
+    const std::array type{bytes_parameter(before ? std::string_view(before->type) : "")};
+    Reply reply = send("SELECT business_type FROM " + statements_->table +
+                           " WHERE business_type > ? ORDER BY business_type LIMIT 1",
+                       type, read_);
+    if (reply.rows.empty()) return std::nullopt;
+    next.type = take_bytes(reply.rows.front()[0], "business_type");
+  }
+  const std::array from{bytes_parameter(std::string_view(next.type)),
+                        bytes_parameter(std::string_view(next.behind))};
+  Reply reply = send("SELECT value FROM " + statements_->table +
+                         " WHERE business_type = ? AND value > ? ORDER BY value LIMIT 1 OFFSET " +
+                         std::to_string(rows - 1),
+                     from, read_);
+  if (!reply.rows.empty()) next.last = take_bytes(reply.rows.front()[0], "value");
+  return next;
+}
+
+std::vector<Key> Records::expired_in(const Stretch& stretch, std::size_t limit) {
+  std::vector<Parameter> parameters{bytes_parameter(std::string_view(stretch.type)),
+                                    bytes_parameter(std::string_view(stretch.behind))};
+  std::string sql = "SELECT business_type, value FROM " + statements_->table +
+                    " WHERE business_type = ? AND value > ?";
+  if (stretch.last) {
+    sql += " AND value <= ?";
+    parameters.push_back(bytes_parameter(std::string_view(*stretch.last)));
+  }
+  sql += " AND expires_at <= " + std::string(now_expression) + " ORDER BY value LIMIT " +
+         std::to_string(limit);
   Reply reply = send(sql, parameters, read_);
   std::vector<Key> keys;
   for (Cells& cells : reply.rows)

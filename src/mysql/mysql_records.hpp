@@ -17,6 +17,14 @@ namespace detail::mysql {
 /// How statements travel: prepared ones are kept for the next call, text needs no round trip of its own to prepare.
 enum class Travel : std::uint8_t { prepared, text };
 
+/// Rows of one type in the order of their values: those behind a value, up to another or to the end of the type. One after the other
+/// they are the table, so that no statement reads all of it.
+struct Stretch {
+  std::string type;
+  std::string behind;  ///< empty: from the type's first
+  std::optional<std::string> last = std::nullopt;
+};
+
 /// The records of one table over one connection, alone or inside a transaction.
 class Records {
  public:
@@ -60,7 +68,10 @@ class Records {
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
 
   [[nodiscard]] RecordPage list(const RecordFilter& filter, const Key* after, std::size_t limit);
-  [[nodiscard]] std::vector<Key> expired_after(const Key* after, std::size_t limit);
+  /// The next stretch behind one of up to `rows` rows, or the first; nothing at the end of the table.
+  [[nodiscard]] std::optional<Stretch> stretch_behind(const std::optional<Stretch>& before,
+                                                      std::size_t rows);
+  [[nodiscard]] std::vector<Key> expired_in(const Stretch& stretch, std::size_t limit);
   [[nodiscard]] std::size_t remove_expired(const std::vector<Key>& keys);
 
   /// What one of them adds to the statement of `renew_many` or `remove_expired`, at most.

@@ -169,26 +169,32 @@ std::vector<WriteOutcome> StoreImpl::renew_many(const std::vector<Renewal>& rene
 }
 
 std::size_t StoreImpl::purge(std::size_t limit) {
-  constexpr std::size_t most_in_one_commit = 128;  // others wait for it
+  constexpr std::size_t most_in_one_commit = 128;      // others wait for it
+  constexpr std::size_t rows_in_one_stretch = 10'000;  // a statement reads no more
   const std::scoped_lock lock(purge_mutex_);
+  const auto go_on = [&] {
+    purge_stretch_ = call([&](Records& records) {
+      return records.stretch_behind(purge_stretch_, rows_in_one_stretch);
+    });
+    return purge_stretch_.has_value();
+  };
   std::size_t removed = 0;
-  bool from_the_start = !purge_position_;
+  bool from_the_start = !purge_stretch_;
+  if (from_the_start && !go_on()) return 0;
   while (removed < limit) {
     const std::size_t wanted = std::min(limit - removed, most_in_one_commit);
-    const std::vector<Key> keys = call([&](Records& records) {
-      return records.expired_after(purge_position_ ? &*purge_position_ : nullptr, wanted);
-    });
+    const std::vector<Key> keys =
+        call([&](Records& records) { return records.expired_in(*purge_stretch_, wanted); });
     if (!keys.empty()) {
       for (const Range& part : cut(keys, most_in_one_commit)) {
         removed += call([&](Records& records) {
           return records.remove_expired(part_of(keys, part.begin, part.end));
         });
       }
-      purge_position_ = keys.back();
+      purge_stretch_->behind = keys.back().value();
     }
-    if (keys.size() == wanted) continue;
-    purge_position_.reset();
-    if (from_the_start) break;
+    if (keys.size() == wanted || go_on()) continue;
+    if (from_the_start || !go_on()) break;  // round the end, once
     from_the_start = true;
   }
   return removed;

@@ -189,7 +189,7 @@ class StoreImpl {
   HotKeys hot_keys_;
   TransactionThreads transaction_threads_;
   std::mutex purge_mutex_;
-  std::optional<Key> purge_position_;
+  std::optional<Stretch> purge_stretch_;  ///< what is left of the one that was looked at last
 };
 
 }  // namespace detail::mysql

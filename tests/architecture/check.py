@@ -305,7 +305,7 @@ def check_listed(tree):
         if header not in words:
             violations.append(f"{header}: is in no CMakeLists.txt below src/ and would not be installed")
     expanded = {p: t.replace("${PROJECT_SOURCE_DIR}", str(tree.root)) for p, t in texts.items()}
-    for room in ("src", "tests", "examples", "benchmarks"):
+    for room in ("src", "tests", "tools", "examples", "benchmarks"):
         for source in sorted((tree.root / room).rglob("*.cpp")):
             if source.is_relative_to(tree.root / "tests" / "package"):
                 continue
@@ -562,7 +562,7 @@ def self_test(source):
         count += 1
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder) / "tree"
-            for room in ("include", "src", "tests", "docs", "examples", "benchmarks"):
+            for room in ("include", "src", "tests", "tools", "docs", "examples", "benchmarks"):
                 if (source / room).exists():
                     shutil.copytree(source / room, copy / room)
             for file in ("README.md", "CMakeLists.txt"):

@@ -427,6 +427,38 @@ TEST_F(MySqlCost, IsForAPageFarBehindNoMoreThanForTheFirst) {
   EXPECT_LE(rows_read_for({.type = "cost"}), 500U);
 }
 
+// A purge goes through the table in stretches of 10 000 rows of a type.
+TEST_F(MySqlCost, IsForAPurgeOfALargeTableNoRowTwiceAndNoneLeft) {
+  const auto insert = [&](const std::string& type, int records, int kept_of) {
+    std::string rows;
+    for (int number = 0; number < records; ++number) {
+      const bool kept = number % kept_of == 0;
+      rows += (number == 0 ? "" : ",");
+      rows += "('" + type + "', '" + std::to_string(100'000 + number) +
+              "', 2, 1, 0, 0, 'owner of 16 byte', 1, 1, 0, 0, " + (kept ? "9999999999999)" : "1)");
+    }
+    plain_.run(
+        "INSERT INTO idempotency_record (business_type, value, state, mode, effect_marked, "
+        "retryability, owner, fence, attempt, created_at, updated_at, expires_at) VALUES " +
+        rows);
+  };
+  insert("cost", 21'000, 1'000);    // more than two stretches, nearly all of it old
+  insert("cost-a", 10'000, 1);      // exactly one, all of it kept
+  insert("cost.b", 10'001, 5'000);  // one and a row
+
+  std::size_t removed = 0;
+  std::size_t calls = 0;
+  std::size_t last = 1;
+  while (last != 0 && ++calls < 1'000) {
+    last = store_.purge(700);
+    removed += last;
+  }
+
+  EXPECT_EQ(removed, 21'000U - 21U + 10'001U - 3U);
+  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM idempotency_record"), "10024");
+  EXPECT_EQ(plain_.ask("SELECT COUNT(*) FROM idempotency_record WHERE expires_at = 1"), "0");
+}
+
 // 41 bytes of key in no order, as services make them, and 16 of result: pages are about two thirds full. A million
 // records were measured once, see docs/mysql.md; so many pages are exact for the same keys.
 TEST_F(MySqlCost, IsFewBytesForASmallRecord) {

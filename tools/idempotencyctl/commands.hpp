@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "settings.hpp"
+
+// What each command does. All throw `Ending` and the errors of the store.
+namespace idempotencyctl {
+
+struct GetOptions {
+  std::string key;
+  std::string result_file;  ///< where the result's bytes are written; empty: nowhere
+};
+[[nodiscard]] Exit get(const Settings& settings, const GetOptions& options);
+
+struct ListOptions {
+  std::string type;
+  std::string state;
+  std::string older_than;
+  std::string after;        ///< a cursor that a listing gave
+  std::size_t limit = 100;  ///< 0: all
+};
+[[nodiscard]] Exit list(const Settings& settings, const ListOptions& options);
+
+[[nodiscard]] Exit stats(const Settings& settings);
+
+struct WatchOptions {
+  std::string every = "2s";
+  std::uint64_t times = 0;  ///< 0: until it is stopped
+};
+[[nodiscard]] Exit watch(const Settings& settings, const WatchOptions& options);
+
+struct KeyOptions {
+  std::string type;
+  std::vector<std::string> parts;
+  bool digested = false;
+  std::vector<std::string> derived;  ///< names of which the derived keys are wanted
+};
+[[nodiscard]] Exit key(const Settings& settings, const KeyOptions& options);
+
+[[nodiscard]] Exit doctor(const Settings& settings);
+
+struct ResolveOptions {
+  std::string key;
+  bool success = false;
+  bool retry = false;
+  std::optional<std::string> failed;  ///< the text that later calls get
+  std::string result_file;
+  std::optional<std::string> result_text;
+  std::string retention;
+  std::string policies;  ///< a file
+  std::uint64_t fence = 0;
+  std::string reason;
+};
+[[nodiscard]] Exit resolve(const Settings& settings, const ResolveOptions& options);
+
+struct ReleaseOptions {
+  std::string key;
+  std::string reason;
+  bool force = false;
+};
+[[nodiscard]] Exit release(const Settings& settings, const ReleaseOptions& options);
+
+struct PurgeOptions {
+  std::size_t batch = 1'000;
+  std::string pause = "20ms";
+  std::string reason;
+};
+[[nodiscard]] Exit purge(const Settings& settings, const PurgeOptions& options);
+
+[[nodiscard]] Exit schema_print(const Settings& settings, const std::string& dialect);
+[[nodiscard]] Exit schema_check(const Settings& settings);
+[[nodiscard]] Exit schema_migrate(const Settings& settings);
+
+}  // namespace idempotencyctl

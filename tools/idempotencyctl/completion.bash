@@ -1,0 +1,51 @@
+# bash completion for idempotencyctl
+
+_idempotencyctl() {
+  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
+  local commands="get list stats watch key doctor resolve release purge schema"
+  local everywhere="--store --table-prefix --json --yes --audit-file --who --help"
+  local word command="" sub="" words=""
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$word" in
+      get | list | stats | watch | key | doctor | resolve | release | purge | schema)
+        [ -z "$command" ] && command="$word"
+        ;;
+      print | check | migrate) sub="$word" ;;
+    esac
+  done
+  case "$previous" in
+    --state)
+      mapfile -t COMPREPLY < <(compgen -W "processing success failed uncertain issued" -- "$current")
+      return
+      ;;
+    --dialect)
+      mapfile -t COMPREPLY < <(compgen -W "sqlite mysql" -- "$current")
+      return
+      ;;
+    --audit-file | --result | --result-file | --policies)
+      mapfile -t COMPREPLY < <(compgen -f -- "$current")
+      return
+      ;;
+    --store)
+      mapfile -t COMPREPLY < <(compgen -W "sqlite: redis:// rediss:// unix:// mysql://" -- "$current")
+      return
+      ;;
+  esac
+  case "$command" in
+    "") words="$commands" ;;
+    get) words="--result-file" ;;
+    list) words="--type --state --older-than --after --limit" ;;
+    watch) words="--every --times" ;;
+    key) words="--digested --derived" ;;
+    resolve)
+      words="--success --failed --retry --result --result-text --retention --policies --fence --reason"
+      ;;
+    release) words="--force --reason" ;;
+    purge) words="--batch --pause --reason" ;;
+    schema)
+      if [ -z "$sub" ]; then words="print check migrate"; else words="--dialect"; fi
+      ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words $everywhere" -- "$current")
+}
+complete -F _idempotencyctl idempotencyctl
