@@ -45,7 +45,7 @@ int main() {
 
   // Check, lock, check again, run: in one call.
   const auto make_report = [&](const idem::HeldLock& held) {
-    expect(!lock.try_acquire(monday), "nobody else makes the report meanwhile");
+    expect(!lock.try_acquire(monday).has_value(), "nobody else makes the report meanwhile");
     expect(write(held.fence(), "all is well") == idem::FencedWrite::written, "it is written");
   };
   expect(lock.run_locked(monday, is_written, make_report) == idem::LockedRun::ran, "it ran");
