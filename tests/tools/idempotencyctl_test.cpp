@@ -57,7 +57,8 @@ struct Said {
 Said run(std::vector<std::string> words) {
   words.insert(words.begin(), IDEMPOTENCYCTL);
   // Without a terminal to ask, whatever the test's own standard input is.
-  std::vector<std::string> command{"/bin/sh", "-c", "exec \"$@\" < /dev/null", "sh"};
+  std::vector<std::string> command{"/bin/sh", "-c",
+                                   "unset IDEMPOTENCY_STORE; exec \"$@\" < /dev/null", "sh"};
   command.insert(command.end(), words.begin(), words.end());
   ChildProcess child = ChildProcess::start(command);
   Said said;

@@ -63,7 +63,9 @@ void add_reads(CLI::App& app, Asked& asked) {
   list->add_option("--state", asked.list.state, "processing, success, failed, uncertain or issued");
   list->add_option("--older-than", asked.list.older_than, "Not changed for so long: 5m, 2h, 30d");
   list->add_option("--after", asked.list.after, "The cursor that a listing ended with");
-  list->add_option("--limit", asked.list.limit, "At most so many; 0: all")->capture_default_str();
+  list->add_option("--limit", asked.list.limit, "At most so many; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 
   add(app, "stats", "Count records by state", asked,
       [](const Asked& a) { return ctl::stats(a.settings); });
@@ -153,7 +155,9 @@ int run(int count, char** words) {
     return app.exit(problem) == 0 ? 0 : static_cast<int>(Exit::usage);
   }
   if (asked.settings.who.empty()) asked.settings.who = ctl::name_of_user();
-  return static_cast<int>(asked.run(asked));
+  const Exit code = asked.run(asked);
+  if (!std::cout.flush()) throw ctl::Ending(Exit::usage, "the output cannot be written");
+  return static_cast<int>(code);
 }
 
 Exit exit_of(const idempotency::Error& error) {

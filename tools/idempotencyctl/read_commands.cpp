@@ -165,8 +165,8 @@ Exit watch(const Settings& settings, const WatchOptions& options) {
   if (!settings.json) {
     std::cout << "TIME                      PROCESSING     SUCCESS      FAILED   UNCERTAIN\n";
   }
-  for (std::uint64_t round = 0; stopped == 0 && (options.times == 0 || round < options.times);
-       ++round) {
+  for (std::uint64_t round = 0;
+       stopped == 0 && std::cout && (options.times == 0 || round < options.times); ++round) {
     if (round > 0)
       static_cast<void>(::poll(nullptr, 0, static_cast<int>(every.count())));  // until a signal
     if (stopped != 0) break;
