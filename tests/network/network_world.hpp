@@ -43,7 +43,7 @@ inline constexpr std::array<NamedFault, 7> every_fault{{
 template <class Backend>
 struct Node {
   FaultProxy proxy{Backend::server_port()};
-  typename Backend::Store store{Backend::options(proxy.port())};
+  typename Backend::Store store = opened(proxy.port());
 
   Node() { proxy.set_delay(2 * Backend::patience); }
 
@@ -55,6 +55,18 @@ struct Node {
     } catch (const Error&) {  // that is what was wanted
     }
     proxy.heal();
+  }
+
+ private:
+  /// On a busy machine to look at a table can take longer than the short time-outs here: nothing has been harmed yet.
+  static typename Backend::Store opened(std::uint16_t port) {
+    for (int tries_left = 10;; --tries_left) {
+      try {
+        return typename Backend::Store(Backend::options(port));
+      } catch (const Error& error) {
+        if (!error.safe_to_retry() || tries_left == 0) throw;
+      }
+    }
   }
 };
 
