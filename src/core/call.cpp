@@ -71,6 +71,26 @@ bool ends_at_once(const ProtocolEvent& event) noexcept {
          (event.answer == Answer::completed || event.answer == Answer::failed);
 }
 
+/// Whether an earlier try of `begin` was sent and not answered.
+bool may_have_begun(const std::exception_ptr& earlier) noexcept {
+  if (!earlier) return false;
+  try {
+    std::rethrow_exception(earlier);
+  } catch (const Error& error) {
+    return error.effect_possible();
+  } catch (...) {
+    return false;
+  }
+}
+
+/// The last try had no effect; one before it may have made the record.
+Error after_lost_reply(const Error& last) {
+  return Error(
+      Errc::store_reply_lost,
+      std::string("a try of this call was sent and not answered, and then: ") + last.what(),
+      last.detail());
+}
+
 [[noreturn]] void throw_lease_lost() {
   throw Error(Errc::lease_lost,
               "the lease was lost before the point of no return or the step; let this exception "
@@ -234,7 +254,9 @@ ProtocolEvent Call::begin() {
     return answered(std::move(outcome));
   } catch (const Error& error) {
     report_error(StoreCall::begin, error);
-    store_error_ = std::current_exception();
+    store_error_ = !error.effect_possible() && may_have_begun(store_error_)
+                       ? std::make_exception_ptr(after_lost_reply(error))
+                       : std::current_exception();
     return {.kind = Seen::begin_failed, .error = error.code()};
   }
 }

@@ -359,7 +359,7 @@ struct PrometheusRecords::Impl {
 
 PrometheusRecords::PrometheusRecords(std::function<StoreStatistics()> count,
                                      std::chrono::milliseconds interval,
-                                     std::map<std::string, std::string> labels)
+                                     const std::map<std::string, std::string>& labels)
     : impl_(std::make_unique<Impl>()) {
   check_labels(labels);
   if (interval < std::chrono::milliseconds{0}) {

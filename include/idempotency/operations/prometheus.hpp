@@ -87,15 +87,15 @@ class PrometheusRecords final : public prometheus::Collectable {
   template <AdminStore StoreT>
   explicit PrometheusRecords(StoreT& store,
                              std::chrono::milliseconds interval = std::chrono::minutes{1},
-                             std::map<std::string, std::string> labels = {})
-      : PrometheusRecords([&store] { return store.statistics(); }, interval, std::move(labels)) {}
+                             const std::map<std::string, std::string>& labels = {})
+      : PrometheusRecords([&store] { return store.statistics(); }, interval, labels) {}
   ~PrometheusRecords() override;
 
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   PrometheusRecords(std::function<StoreStatistics()> count, std::chrono::milliseconds interval,
-                    std::map<std::string, std::string> labels);
+                    const std::map<std::string, std::string>& labels);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;
