@@ -384,6 +384,38 @@ TEST_F(Kafka, SharesTheWorkWithAMemberThatJoinsAndLeaves) {
   EXPECT_EQ(runs, messages);
 }
 
+TEST_F(Kafka, EndsAlsoWhenItsBrokersHaveGone) {
+  cluster_.send("orders", 0, "7", "");
+  cluster_.send("orders", 1, "8", "");
+  {
+    KafkaConsumer source{options()};
+    poll_until(source, 2, [&](const ReceivedMessage& message) {
+      if (message.key == "8") {
+        return MessageDisposition{.action = MessageAction::requeue, .delay = 1h};
+      }
+      return MessageDisposition{};
+    });
+    cluster_.send("orders", 0, "9", "");
+    poll_until(source, 1, [&](const ReceivedMessage&) {
+      cluster_.set_reachable(false);
+      return MessageDisposition{};
+    });
+    EXPECT_EQ(source.poll(acknowledge).handled, 0U);
+  }
+  cluster_.set_reachable(true);
+  KafkaConsumer heir{options()};
+
+  std::set<std::string> seen;
+  for (int round = 0; round < 1'500 && !seen.contains("8"); ++round) {
+    static_cast<void>(heir.poll([&](const ReceivedMessage& message) {
+      seen.insert(message.key);
+      return MessageDisposition{};
+    }));
+  }
+
+  EXPECT_TRUE(seen.contains("8"));
+}
+
 TEST_F(Kafka, RefusesWhatCannotWork) {
   const auto code = [](const KafkaOptions& wrong) {
     return testing_support::code_of([&] { KafkaConsumer source{wrong}; });

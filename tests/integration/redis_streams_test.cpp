@@ -194,6 +194,26 @@ TEST_F(RedisStreams, PutADeadLetterAsideWithItsReason) {
                                                         {"dead-letter-group", "billing"}}));
 }
 
+TEST_F(RedisStreams, PutADeadLetterAsideThatHasThousandsOfFields) {
+  std::vector<std::string> words{"XADD", "orders", "*"};
+  for (int field = 0; field < 5'000; ++field) {
+    words.push_back("field-" + std::to_string(field));
+    words.push_back("value");
+  }
+  server().ask(words);
+  RedisStreamConsumer source{options()};
+
+  poll_until(source, 1, [](const ReceivedMessage& message) {
+    EXPECT_EQ(message.headers.size(), 5'000U);
+    return MessageDisposition{.action = MessageAction::dead_letter};
+  });
+
+  const auto dead = server().ask({"XRANGE", "orders:dead", "-", "+"});
+  ASSERT_EQ(dead->elements, 1U);
+  EXPECT_EQ(dead->element[0]->element[1]->elements, 2U * 5'006U);
+  EXPECT_EQ(pending(), 0);
+}
+
 TEST_F(RedisStreams, MakeOneDeadLetterOfAMessageThatTwoConsumersGaveUp) {
   RedisStreamConsumer slow{options()};
   RedisStreamConsumer quick{options(1ms)};

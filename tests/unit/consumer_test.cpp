@@ -467,6 +467,18 @@ TEST(IdempotentConsumer, RedeliversWhatLostItsLease) {
   EXPECT_EQ(lost.reason, MessageReason::lease_lost);
 }
 
+TEST(IdempotentConsumer, KeepsItsDetailShortEnoughForAHeader) {
+  Desk desk;
+  IdempotentConsumer consumer{desk.guard, order_key()};
+
+  const MessageDisposition failed = consumer.handle(order("7"), [](const ReceivedMessage&) {
+    throw std::runtime_error(std::string(1'000'000, 'x'));
+  });
+
+  EXPECT_EQ(failed.action, MessageAction::requeue);
+  EXPECT_EQ(failed.detail.size(), MessageDisposition::max_detail_bytes);
+}
+
 TEST(IdempotentConsumer, NamesNoKeyInItsReasons) {
   std::set<std::string_view> names;
   for (std::size_t reason = 0; reason < message_reasons; ++reason) {

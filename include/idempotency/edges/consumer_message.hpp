@@ -74,6 +74,8 @@ enum class MessageFlow : std::uint8_t {
 ///
 /// Thread safety: a value.
 struct MessageDisposition {
+  static constexpr std::size_t max_detail_bytes = 4096;
+
   MessageAction action = MessageAction::acknowledge;
   MessageReason reason = MessageReason::done;
   MessageFlow flow = MessageFlow::proceed;
@@ -86,6 +88,7 @@ struct MessageDisposition {
   /// How often the message was tried or delivered, whichever is more.
   std::uint32_t attempts = 1;
   /// The business key and what an exception said. May hold personal data: for protected logs and dead-letter queues only.
+  /// At most `max_detail_bytes` where a consumer has made it.
   std::string detail = {};
 };
 

@@ -45,6 +45,10 @@ std::string with_key(const std::string& key, std::string_view words) {
     if (!detail.empty()) detail += ": ";
     detail += words;
   }
+  // It travels in headers of dead letters, which brokers limit.
+  if (detail.size() > MessageDisposition::max_detail_bytes) {
+    detail.resize(MessageDisposition::max_detail_bytes);
+  }
   return detail;
 }
 

@@ -115,6 +115,14 @@ void Link::check_frame(const amqp_frame_t& frame) {
   if (frame.frame_type != AMQP_FRAME_METHOD) return;
   if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD) {
     const auto& closed = *static_cast<amqp_channel_close_t*>(frame.payload.method.decoded);
+    if (closed.reply_code ==
+        AMQP_PRECONDITION_FAILED) {  // nothing was asked: an acknowledgement came too late
+      throw Error(
+          Errc::store_unavailable,
+          "rabbitmq: the server took a message away, as from a handler that was longer than "
+          "its consumer_timeout",
+          std::string(as_text(closed.reply_text)));
+    }
     throw_closed(closed.reply_code, closed.reply_text, "channel closed");
   }
   if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {

@@ -262,7 +262,15 @@ class RedisStreamImpl {
                  {"dead-letter-reason", to_string(disposition.reason), "dead-letter-detail",
                   disposition.detail, "dead-letter-attempts", attempts, "dead-letter-id", entry.id,
                   "dead-letter-stream", options_.stream, "dead-letter-group", options_.group});
-    static_cast<void>(connection_->run(dead_letter_script(), words));
+    constexpr std::size_t most_in_a_script = 7'000;  // of what Lua's stack takes
+    if (words.size() <= most_in_a_script) {
+      static_cast<void>(connection_->run(dead_letter_script(), words));
+      return;
+    }
+    Commands::Words add{"XADD", options_.dead_letter_stream, "*"};
+    add.insert(add.end(), words.begin() + 5, words.end());
+    static_cast<void>(connection_->ask(Commands(add)));
+    acknowledge(entry.id);
   }
 
   /// Fetched, but not handed over: others may have them at once.
