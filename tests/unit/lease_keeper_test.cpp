@@ -152,6 +152,7 @@ TEST(LeaseKeeper, AsksTheHandlerToStopBeforeAnUnrenewedLeaseEnds) {
     return 1;
   }));
 
+  watcher.wait_for_loss();  // told behind the stop
   EXPECT_EQ(watcher.lost(), 1);
 }
 
@@ -257,6 +258,7 @@ TEST(LeaseKeeper, LearnsThatAnotherHasTakenOver) {
 
   EXPECT_EQ(result.status(), RunStatus::superseded);
   EXPECT_EQ(result.value(), 2);
+  watcher.wait_for_loss();
   EXPECT_EQ(watcher.lost(), 1);
 }
 
@@ -285,6 +287,7 @@ TEST(LeaseKeeper, StopsRenewingAtTheTotalHold) {
     return 1;
   }));
 
+  watcher.wait_for_loss();
   EXPECT_EQ(watcher.lost(), 1);
 }
 
