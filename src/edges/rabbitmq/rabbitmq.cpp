@@ -246,8 +246,9 @@ class RabbitMqImpl {
       const amqp_rpc_reply_t reply = amqp_consume_message(link_->state(), envelope.get(), &time, 0);
       if (reply.reply_type == AMQP_RESPONSE_NORMAL) return true;
       if (reply.reply_type != AMQP_RESPONSE_LIBRARY_EXCEPTION) Link::fail(reply, "consume");
-      if (reply.library_error == AMQP_STATUS_TIMEOUT) return false;
-      if (reply.library_error != AMQP_STATUS_UNEXPECTED_STATE) Link::fail(reply, "consume");
+      const int status = rabbitmq::status_of(reply);
+      if (status == AMQP_STATUS_TIMEOUT) return false;
+      if (status != AMQP_STATUS_UNEXPECTED_STATE) Link::fail(reply, "consume");
       amqp_frame_t frame{};  // something else than a message
       Link::check_status(amqp_simple_wait_frame_noblock(link_->state(), &frame, &time), "consume");
       Link::check_frame(frame);

@@ -99,7 +99,7 @@ void Link::fail(const amqp_rpc_reply_t& reply, std::string_view what) {
       throw_closed(closed.reply_code, closed.reply_text, what);
     }
   }
-  check_status(reply.library_error, what);
+  check_status(status_of(reply), what);
   throw Error(Errc::store_reply_lost, "rabbitmq: the server answered in an unexpected form",
               std::string(what));
 }

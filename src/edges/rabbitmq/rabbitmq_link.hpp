@@ -23,6 +23,11 @@ inline constexpr amqp_channel_t channel = 1;
   return {static_cast<const char*>(bytes.bytes), bytes.len};
 }
 [[nodiscard]] timeval as_timeval(std::chrono::milliseconds span) noexcept;
+/// What the client itself says of a reply that is `AMQP_RESPONSE_LIBRARY_EXCEPTION`: an `amqp_status_enum`.
+[[nodiscard]] inline int status_of(const amqp_rpc_reply_t& reply) noexcept {
+  const auto& [kind, answer, status] = reply;
+  return status;
+}
 
 /// A connection with one channel: logged in, or not there at all.
 ///
