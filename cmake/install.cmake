@@ -146,6 +146,11 @@ if(IDEMPOTENCY_WITH_PROTOBUF)
   idempotency_pkg_config(protobuf "Protobuf codec of idempotency"
                          "idempotency = ${PROJECT_VERSION}, protobuf" "")
 endif()
+if(IDEMPOTENCY_WITH_GRPC)
+  idempotency_pkg_config(grpc "Idempotency keys for gRPC services"
+                         "idempotency-http = ${PROJECT_VERSION}, idempotency-protobuf = ${PROJECT_VERSION}, grpc++"
+                         "-L\${libdir} -lidempotency_grpc")
+endif()
 if(IDEMPOTENCY_WITH_PROMETHEUS)
   idempotency_pkg_config(prometheus "Metrics of idempotency for Prometheus"
                          "idempotency = ${PROJECT_VERSION}, prometheus-cpp-core"

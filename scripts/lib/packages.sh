@@ -25,6 +25,7 @@ packages_test=(
   libbenchmark-dev
   libboost-dev
   libgmock-dev
+  libgrpc++-dev
   libgtest-dev
   libprotobuf-dev
   prometheus-cpp-dev
@@ -33,6 +34,7 @@ packages_test=(
   mariadb-server
   nodejs
   protobuf-compiler
+  protobuf-compiler-grpc
   python3
   rabbitmq-server
   redis-server

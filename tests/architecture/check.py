@@ -72,11 +72,12 @@ CLIENT_HEADERS = (
 )
 THIRD_PARTY_ROOMS = {  # where a third party's headers may be reached from
     r"/nlohmann/": ("codecs/json.hpp",),
-    r"/google/protobuf/": ("codecs/protobuf.hpp",),
+    r"/google/protobuf/": ("codecs/protobuf.hpp", "edges/grpc", "detail/grpc_edge.hpp"),
     r"/gtest/": ("testing/",),
     r"/prometheus/": ("operations/prometheus.hpp",),
     r"/httplib\.h$": ("edges/httplib.hpp",),
     r"/boost/": ("edges/beast.hpp",),
+    r"/grpcpp/": ("edges/grpc", "detail/grpc_edge.hpp"),
 }
 
 

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,51 @@
 
 namespace idempotency {
 inline namespace v0 {
+
+namespace detail {
+
+inline constexpr std::size_t most_protobuf_bytes = std::numeric_limits<int>::max();
+
+/// With the entries of map fields in one order.
+[[nodiscard]] inline std::string deterministic_protobuf(
+    const google::protobuf::MessageLite& message) {
+  if (!message.IsInitialized()) {
+    throw_codec_unencodable("a required field of the message is missing");
+  }
+  if (message.ByteSizeLong() > most_protobuf_bytes) {
+    throw_codec_unencodable("the message is larger than 2 GiB");
+  }
+  std::string bytes;
+  bool good = false;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    good = message.SerializeToCodedStream(&coded) && !coded.HadError();
+  }
+  if (!good) throw_codec_unencodable("protobuf cannot serialise the message");
+  return bytes;
+}
+
+/// The same, if they can be read back.
+[[nodiscard]] inline std::string readable_protobuf(const google::protobuf::MessageLite& message) {
+  std::string bytes = deterministic_protobuf(message);
+  // Text that is not UTF-8 is written without complaint and refused when it is read.
+  const std::unique_ptr<google::protobuf::MessageLite> probe(message.New());
+  if (!probe->ParseFromString(bytes)) {
+    throw_codec_unencodable("a string of the message is not UTF-8");
+  }
+  return bytes;
+}
+
+/// Whether `bytes` were those of such a message.
+[[nodiscard]] inline bool parse_protobuf(std::string_view bytes,
+                                         google::protobuf::MessageLite& message) {
+  return bytes.size() <= most_protobuf_bytes &&
+         message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+}  // namespace detail
 
 /// A codec for a protobuf message: derive `Codec<T>` from it. Its name is the message's full name.
 ///
@@ -32,45 +78,15 @@ struct ProtobufCodec {
   }
 
   static void encode(const T& message, std::string& out) {
-    if (!message.IsInitialized()) {
-      detail::throw_codec_unencodable("a required field of the message is missing");
-    }
-    if (message.ByteSizeLong() > max_bytes) {
-      detail::throw_codec_unencodable("the message is larger than 2 GiB");
-    }
-    const std::string bytes = serialised(message);
-    // Text that is not UTF-8 is written without complaint and refused when it is read.
-    T probe;
-    if (!probe.ParseFromString(bytes)) {
-      detail::throw_codec_unencodable("a string of the message is not UTF-8");
-    }
-    append_sized(out, bytes);
+    append_sized(out, detail::readable_protobuf(message));
   }
 
   static T decode(ByteReader& in) {
-    const std::string_view bytes = in.take_sized();
     T message;
-    if (bytes.size() > max_bytes ||
-        !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    if (!detail::parse_protobuf(in.take_sized(), message)) {
       detail::throw_codec_corrupt("the bytes are not those of the protobuf message");
     }
     return message;
-  }
-
- private:
-  static constexpr std::size_t max_bytes = std::numeric_limits<int>::max();
-
-  static std::string serialised(const T& message) {
-    std::string bytes;
-    bool good = false;
-    {
-      google::protobuf::io::StringOutputStream stream(&bytes);
-      google::protobuf::io::CodedOutputStream coded(&stream);
-      coded.SetSerializationDeterministic(true);  // the order of map fields
-      good = message.SerializeToCodedStream(&coded) && !coded.HadError();
-    }
-    if (!good) detail::throw_codec_unencodable("protobuf cannot serialise the message");
-    return bytes;
   }
 };
 
