@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "idempotency/guard.hpp"
+#include "idempotency/patterns/token_service.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/testing/faulty_store.hpp"
 #include "idempotency/testing/manual_clock.hpp"
@@ -157,6 +158,7 @@ TEST(GrpcProblemStatuses, AreTheDocumentedOnes) {
   const GrpcProblemStatuses statuses;
   EXPECT_EQ(statuses.of(GrpcProblem::key_missing), StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(statuses.of(GrpcProblem::key_malformed), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(statuses.of(GrpcProblem::key_not_issued), StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(statuses.of(GrpcProblem::principal_missing), StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(statuses.of(GrpcProblem::key_reused), StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(statuses.of(GrpcProblem::in_progress), StatusCode::UNAVAILABLE);
@@ -643,6 +645,46 @@ TEST_F(GrpcTest, SaysThatAnotherIsAtItWhenTheLeaseWasLost) {
   EXPECT_TRUE(first.status.ok());
   EXPECT_TRUE(first.is_replay());
   EXPECT_EQ(first.reply.value(), "receipt-2");
+}
+
+TEST_F(GrpcTest, TakesIssuedKeysOnlyWhereTheyAreWanted) {
+  TokenService tokens{store};
+  Shop payments = shop({.type = "order", .tokens = &tokens});
+  const std::string key = tokens.issue("order", "alice", 10min);
+
+  expect_next(payments, GrpcProblem::key_not_issued, StatusCode::INVALID_ARGUMENT, "invented");
+  Attempt foreign(key, "bob");
+  pay(payments, foreign);
+  expect_problem(foreign, GrpcProblem::key_not_issued, StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(runs, 0);
+  Attempt first(key);
+  Attempt second(key);
+  pay(payments, first);
+  pay(payments, second);
+
+  EXPECT_TRUE(first.status.ok());
+  EXPECT_FALSE(first.is_replay());
+  EXPECT_TRUE(second.is_replay());
+  EXPECT_EQ(second.reply.value(), "receipt-1");
+  EXPECT_EQ(runs, 1);
+}
+
+TEST_F(GrpcTest, AnswersNoOtherMethodUnderAnIssuedKey) {
+  TokenService tokens{store};
+  Shop payments = shop({.type = "order", .tokens = &tokens});
+  const std::string key = tokens.issue("order", "alice", 10min);
+  const Fingerprint chosen =
+      Fingerprint::of("order-1").as_scheme(2).or_earlier(Fingerprint::of("order-1").as_scheme(3));
+  Attempt first(key);
+  Attempt second(key);
+  Attempt refund(key);
+  pay(payments, first, {.method = charge, .fingerprint = chosen});
+  pay(payments, second, {.method = charge, .fingerprint = chosen});
+  pay(payments, refund, {.method = "/shop.Payments/Refund", .fingerprint = chosen});
+
+  EXPECT_TRUE(first.status.ok());
+  EXPECT_TRUE(second.is_replay());
+  expect_problem(refund, GrpcProblem::key_reused, StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(GrpcTest, KeepsTheTraceOfTheCall) {

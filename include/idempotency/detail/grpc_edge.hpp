@@ -15,6 +15,7 @@
 #include "idempotency/edges/grpc_status.hpp"
 #include "idempotency/execution.hpp"
 #include "idempotency/operation.hpp"
+#include "idempotency/patterns/token_service.hpp"
 #include "idempotency/run_result.hpp"
 
 namespace idempotency {
@@ -25,6 +26,7 @@ namespace detail {
 struct GrpcAdmission {
   std::optional<grpc::Status> refusal = std::nullopt;
   std::optional<Operation> operation = std::nullopt;
+  PresentedToken token = {};  ///< with a token service: what the client brought
 };
 
 /// `GrpcIdempotency` without its templates.

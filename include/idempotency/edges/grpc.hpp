@@ -4,6 +4,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "idempotency/edges/grpc_options.hpp"
 #include "idempotency/edges/grpc_response.hpp"
 #include "idempotency/execution.hpp"
+#include "idempotency/patterns/token_service.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -111,8 +113,7 @@ class GrpcIdempotency {
     try {
       const detail::GrpcWait wait(context, guard_->policy_of(*admission.operation).wait);
       while (true) {
-        admission.operation->policy.wait = wait.next();
-        RunResult<GrpcResponse> result = under_guard(*admission.operation, run, handler);
+        const RunResult<GrpcResponse> result = under_guard(admission, wait.next(), run, handler);
         if (result.status() != RunStatus::in_progress || !wait.goes_on()) {
           return run.answer(result);
         }
@@ -124,15 +125,44 @@ class GrpcIdempotency {
     }
   }
 
-  RunResult<GrpcResponse> under_guard(const Operation& operation, detail::GrpcRun& run,
+  /// The guard as a token service runs it, with the judgement of responses.
+  struct JudgingGuard {
+    Guard* guard;
+    const detail::GrpcEdge* edge;
+
+    [[nodiscard]] Policy policy_of(const Operation& operation) const {
+      return guard->policy_of(operation);
+    }
+    template <class Handler>
+    auto run(Operation operation, Handler&& handler) {
+      return guard->run(std::move(operation), std::forward<Handler>(handler),
+                        [this](const GrpcResponse& response) { return edge->judge(response); });
+    }
+  };
+
+  RunResult<GrpcResponse> under_guard(const detail::GrpcAdmission& admission,
+                                      std::chrono::milliseconds wait, detail::GrpcRun& run,
                                       const detail::GrpcHandler& handler) {
-    const auto judge = [this](const GrpcResponse& response) { return edge_.judge(response); };
     if (handler.takes_execution()) {
       auto with_execution = [&](Execution& execution) { return run.record(&execution); };
-      return guard_->run(operation, with_execution, judge);
+      return under_guard(admission, wait, with_execution);
     }
     auto without_execution = [&] { return run.record(nullptr); };
-    return guard_->run(operation, without_execution, judge);
+    return under_guard(admission, wait, without_execution);
+  }
+
+  template <class Handler>
+  RunResult<GrpcResponse> under_guard(const detail::GrpcAdmission& admission,
+                                      std::chrono::milliseconds wait, Handler& handler) {
+    JudgingGuard judging{guard_, &edge_};
+    if (TokenService* tokens = edge_.options().tokens; tokens != nullptr) {
+      PresentedToken token = admission.token;
+      token.policy.wait = wait;
+      return tokens->run(judging, token, handler);
+    }
+    Operation operation = *admission.operation;
+    operation.policy.wait = wait;
+    return judging.run(std::move(operation), handler);
   }
 
   Guard* guard_;

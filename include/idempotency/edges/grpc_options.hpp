@@ -33,6 +33,8 @@ struct GrpcCall {
   std::optional<Fingerprint> fingerprint = std::nullopt;
 };
 
+class TokenService;
+
 /// How a `GrpcIdempotency` works.
 ///
 /// Callbacks are called concurrently. What they throw reaches the caller of `run`; nothing has run then.
@@ -40,7 +42,7 @@ struct GrpcOptions {
   /// Of calls without a key. With `ignored` no call is protected.
   HttpKeyUse key_use = HttpKeyUse::required;
   HttpKeySyntax key_syntax = HttpKeySyntax::lenient;
-  std::size_t longest_key = 255;  ///< in characters, 1 to 4096
+  std::size_t longest_key = 255;  ///< in characters, 1 to 4096; with `tokens` at least theirs
   AnonymousRequests anonymous = AnonymousRequests::refuse;
   /// Who is asking, as your authentication has it; empty text: nobody. Empty function: `grpc_peer_identity`.
   std::function<std::string(const grpc::ServerContextBase&)> principal = {};
@@ -56,6 +58,10 @@ struct GrpcOptions {
   std::chrono::milliseconds retry_after{1'000};
   /// A client is never told to ask again later than this, however long the running call's lease is. At least 1 ms.
   std::chrono::milliseconds longest_pushback{1'000};
+
+  /// Only keys that this issued are accepted (`issue(type, principal, lifetime)`), from the principal they were issued to, for the same
+  /// type; they are not kept apart by method. Null: any key. Must outlive the edge.
+  TokenService* tokens = nullptr;
 };
 
 /// The peer as gRPC has authenticated it (of a client certificate its alternative names, or else its common name): the name of the

@@ -48,8 +48,9 @@ class GrpcStatusPolicy {
 /// Why a call was answered without its handler's status. Its name is sent as `idempotency-problem`, so that a client can tell it
 /// from the same status code of the business.
 enum class GrpcProblem : std::uint8_t {
-  key_missing,        ///< a key is required
-  key_malformed,      ///< not a String, empty, too long, or more than one
+  key_missing,    ///< a key is required
+  key_malformed,  ///< not a String, empty, too long, or more than one
+  key_not_issued,  ///< only issued keys are accepted, and this one was not, is another's, or is too old
   principal_missing,  ///< nobody is known to whom the key could belong
   key_reused,         ///< the key belongs to another request
   in_progress,        ///< the first call is still running
@@ -74,6 +75,7 @@ enum class GrpcProblem : std::uint8_t {
 struct GrpcProblemStatuses {
   grpc::StatusCode key_missing = grpc::StatusCode::INVALID_ARGUMENT;
   grpc::StatusCode key_malformed = grpc::StatusCode::INVALID_ARGUMENT;
+  grpc::StatusCode key_not_issued = grpc::StatusCode::INVALID_ARGUMENT;
   grpc::StatusCode principal_missing = grpc::StatusCode::UNAUTHENTICATED;
   grpc::StatusCode key_reused = grpc::StatusCode::FAILED_PRECONDITION;
   grpc::StatusCode in_progress = grpc::StatusCode::UNAVAILABLE;

@@ -24,10 +24,12 @@ constexpr std::string_view key_name = "idempotency-key";
 constexpr std::string_view trace_name = "traceparent";
 constexpr std::size_t longest_key_allowed = 4096;
 constexpr std::array all_problems{
-    GrpcProblem::key_missing,     GrpcProblem::key_malformed,     GrpcProblem::principal_missing,
-    GrpcProblem::key_reused,      GrpcProblem::in_progress,       GrpcProblem::store_unavailable,
-    GrpcProblem::outcome_unknown, GrpcProblem::result_not_kept,   GrpcProblem::failed,
-    GrpcProblem::failed_for_now,  GrpcProblem::record_unreadable,
+    GrpcProblem::key_missing,       GrpcProblem::key_malformed,
+    GrpcProblem::key_not_issued,    GrpcProblem::principal_missing,
+    GrpcProblem::key_reused,        GrpcProblem::in_progress,
+    GrpcProblem::store_unavailable, GrpcProblem::outcome_unknown,
+    GrpcProblem::result_not_kept,   GrpcProblem::failed,
+    GrpcProblem::failed_for_now,    GrpcProblem::record_unreadable,
 };
 
 /// A cancelled call that waits holds its thread no longer than this.
@@ -58,6 +60,9 @@ GrpcOptions checked(GrpcOptions options) {
   if (options.longest_pushback < milliseconds{1}) {
     refuse("GrpcOptions: longest_pushback is at least 1 ms");
   }
+  if (options.tokens != nullptr && options.longest_key < TokenSigner::longest_token) {
+    options.longest_key = TokenSigner::longest_token;
+  }
   static_cast<void>(Key(options.type, "checked now, not with each call"));
   return options;
 }
@@ -83,6 +88,16 @@ std::string trace_of(const grpc::ServerContextBase& context) {
   const std::string_view parent = text_of(found->second);
   const bool is_text = std::all_of(parent.begin(), parent.end(), detail::http::is_visible);
   return std::string(is_text ? parent : std::string_view());
+}
+
+/// An issued key is not kept apart by method, so what its request means has to be.
+Fingerprint of_method(std::string_view method, const Fingerprint& fingerprint) {
+  const auto of_part = [&](const Fingerprint::Part& part) {
+    const std::vector<std::uint8_t> digest(part.digest.begin(), part.digest.end());
+    return Fingerprint::of(method, digest).as_scheme(part.scheme);
+  };
+  const Fingerprint current = of_part(fingerprint.current());
+  return fingerprint.earlier() ? current.or_earlier(of_part(*fingerprint.earlier())) : current;
 }
 
 /// How long the client goes on waiting.
@@ -157,12 +172,21 @@ GrpcAdmission GrpcEdge::admit(grpc::ServerContextBase& context, const GrpcCall& 
   }
   if (context.IsCancelled()) return {.refusal = cancelled_status()};
   const std::string_view type = call.type.empty() ? std::string_view(options_.type) : call.type;
-  return {.operation =
-              Operation{.key = grpc_record_key(type, principal, call.method, reading.key),
-                        .fingerprint = call.fingerprint ? *call.fingerprint
-                                                        : grpc_fingerprint(call.method, request),
-                        .trace = trace_of(context),
-                        .policy = options_.policy}};
+  GrpcAdmission admission;
+  admission.operation = Operation{
+      .key = grpc_record_key(type, principal, call.method, reading.key),
+      .fingerprint = call.fingerprint ? *call.fingerprint : grpc_fingerprint(call.method, request),
+      .trace = trace_of(context),
+      .policy = options_.policy};
+  if (options_.tokens != nullptr) {
+    admission.token = {.token = reading.key,
+                       .purpose = std::string(type),
+                       .subject = principal,
+                       .fingerprint = of_method(call.method, *admission.operation->fingerprint),
+                       .trace = admission.operation->trace,
+                       .policy = options_.policy};
+  }
+  return admission;
 }
 
 Disposition GrpcEdge::judge(const GrpcResponse& response) const noexcept {
@@ -243,8 +267,9 @@ grpc::Status GrpcRun::answer_of_another(const RunResult<GrpcResponse>& result) {
     case RunStatus::undecidable:
       return edge_->problem(*context_, GrpcProblem::store_unavailable,
                             edge_->options().retry_after);
-    case RunStatus::uncertain:
     case RunStatus::not_issued:
+      return edge_->problem(*context_, GrpcProblem::key_not_issued);
+    case RunStatus::uncertain:
     case RunStatus::executed:  // with these the handler's own status is sent
     case RunStatus::executed_failed:
     case RunStatus::executed_unrecorded:

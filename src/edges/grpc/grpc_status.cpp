@@ -26,7 +26,7 @@ struct Words {
 };
 
 /// In the order of `GrpcProblem`.
-constexpr std::array<Words, 11> all_words{{
+constexpr std::array<Words, 12> all_words{{
     {"key-missing",
      "This call needs the metadata idempotency-key, with a key that no other call of yours has, "
      "such as a random UUID.",
@@ -34,6 +34,10 @@ constexpr std::array<Words, 11> all_words{{
     {"key-malformed",
      "The metadata idempotency-key must be there once, and neither be empty nor longer than this "
      "server accepts.",
+     KeyAdvice::new_key},
+    {"key-not-issued",
+     "This server accepts keys that it has issued to the same caller, for this, a short time ago. "
+     "Ask it for another one.",
      KeyAdvice::new_key},
     {"principal-missing", "Keys belong to a caller. Authenticate first.", KeyAdvice::keep_key},
     {"key-reused",
@@ -121,6 +125,8 @@ StatusCode GrpcProblemStatuses::of(GrpcProblem problem) const noexcept {
       return key_missing;
     case GrpcProblem::key_malformed:
       return key_malformed;
+    case GrpcProblem::key_not_issued:
+      return key_not_issued;
     case GrpcProblem::principal_missing:
       return principal_missing;
     case GrpcProblem::key_reused:
