@@ -202,6 +202,47 @@ TEST(GrpcRecordKey, IsAnotherForEachTypePrincipalMethodAndKey) {
             Errc::invalid_key);
 }
 
+/// A peer as gRPC would have authenticated it.
+class Peer final : public grpc::AuthContext {
+ public:
+  explicit Peer(std::vector<std::string> names, std::string property = "name")
+      : names_(std::move(names)), property_(std::move(property)) {}
+  bool IsPeerAuthenticated() const override { return !property_.empty(); }
+  std::vector<grpc::string_ref> GetPeerIdentity() const override {
+    return {names_.begin(), names_.end()};
+  }
+  std::string GetPeerIdentityPropertyName() const override { return property_; }
+  std::vector<grpc::string_ref> FindPropertyValues(const std::string&) const override { return {}; }
+  grpc::AuthPropertyIterator begin() const override { return NoProperty{}; }
+  grpc::AuthPropertyIterator end() const override { return NoProperty{}; }
+  void AddProperty(const std::string&, const grpc::string_ref&) override {}
+  bool SetPeerIdentityPropertyName(const std::string&) override { return false; }
+
+ private:
+  struct NoProperty : grpc::AuthPropertyIterator {
+    NoProperty() : AuthPropertyIterator(nullptr, nullptr) {}
+  };
+  std::vector<std::string> names_;
+  std::string property_;
+};
+
+TEST(GrpcPeerIdentity, IsAnotherForOtherNamesButNotForAnotherOrder) {
+  const std::string identity = grpc_peer_identity(Peer({"a", "bc"}));
+
+  EXPECT_FALSE(identity.empty());
+  EXPECT_EQ(identity, grpc_peer_identity(Peer({"bc", "a"})));
+  for (const Peer& other : {Peer({"ab", "c"}), Peer({"a"}), Peer({"abc"}), Peer({"a", "bc", "d"}),
+                            Peer({"a", "bc"}, "other")})
+    EXPECT_NE(identity, grpc_peer_identity(other));
+}
+
+TEST(GrpcPeerIdentity, IsEmptyForWhoeverIsNobody) {
+  EXPECT_EQ(grpc_peer_identity(Peer({})), "");
+  EXPECT_EQ(grpc_peer_identity(Peer({""})), "");
+  EXPECT_EQ(grpc_peer_identity(Peer({"", ""})), "");
+  EXPECT_EQ(grpc_peer_identity(Peer({"alice"}, "")), "");
+}
+
 TEST(GrpcFingerprint, DependsOnMethodAndMessageButNotOnTheOrderOfMaps) {
   Struct one;
   (*one.mutable_fields())["a"].set_number_value(1);

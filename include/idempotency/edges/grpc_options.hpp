@@ -65,7 +65,7 @@ struct GrpcOptions {
 };
 
 /// The peer as gRPC has authenticated it (of a client certificate its alternative names, or else its common name): the name of the
-/// property, and its values in an order of their own, joined so that no others give the same text. Empty when it has not.
+/// property, and its values in an order of their own, joined so that no others give the same text. Empty when it has not, or by empty names only.
 ///
 /// A proxy that speaks to the service with a certificate of its own is the peer then: give `GrpcOptions::principal`.
 [[nodiscard]] std::string grpc_peer_identity(const grpc::AuthContext& context);

@@ -119,6 +119,7 @@ void advise(grpc::ServerContextBase& context, GrpcMeaning meaning, grpc::StatusC
 std::string grpc_peer_identity(const grpc::AuthContext& context) {
   if (!context.IsPeerAuthenticated()) return {};
   std::vector<grpc::string_ref> values = context.GetPeerIdentity();
+  std::erase_if(values, [](const grpc::string_ref& value) { return value.empty(); });
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
   std::string identity;
