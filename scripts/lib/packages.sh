@@ -37,6 +37,7 @@ packages_test=(
   rabbitmq-server
   redis-server
   spin
+  wrk
 )
 
 packages_ci=(
