@@ -2,7 +2,7 @@
 
 jobs="${JOBS:-$(nproc)}"
 # Most tests that take long wait for servers and clocks.
-test_jobs="${TEST_JOBS:-$((jobs * 2))}"
+test_jobs="${TEST_JOBS:-$((jobs + 1))}"
 
 configure_and_build() { # <preset> [cmake configure argument...]; $build_targets: only these
   local preset="$1" log
