@@ -3,10 +3,12 @@
 #include <hiredis/hiredis.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/measure.hpp"
 
@@ -32,14 +34,26 @@ class BareConnection {
 
   template <std::size_t size>
   Reply send(const std::string_view (&words)[size]) {
+    append(words);
+    return next_reply();
+  }
+  /// For a pipeline: it is sent when the first reply is asked for.
+  template <std::size_t size>
+  void append(const std::string_view (&words)[size]) {
     std::array<const char*, size> texts;
     std::array<std::size_t, size> sizes;
     for (std::size_t word = 0; word < size; ++word) {
       texts[word] = words[word].data();
       sizes[word] = words[word].size();
     }
-    return Reply(static_cast<redisReply*>(
-        redisCommandArgv(context_.get(), static_cast<int>(size), texts.data(), sizes.data())));
+    check(redisAppendCommandArgv(context_.get(), static_cast<int>(size), texts.data(),
+                                 sizes.data()) == REDIS_OK,
+          "a bare command");
+  }
+  Reply next_reply() {
+    void* reply = nullptr;
+    check(redisGetReply(context_.get(), &reply) == REDIS_OK, "a bare reply");
+    return Reply(static_cast<redisReply*>(reply));
   }
   /// By which EVALSHA knows the script from now on.
   std::string load(std::string_view script) {
@@ -77,6 +91,17 @@ class BareRedis : private BareConnection {
   [[nodiscard]] std::string duplicate(std::string_view key) {
     const std::string_view first(owner_.data(), 24);
     return text(send({"SET", key, first, "NX", "GET", "PX", "31536000000000"}));
+  }
+
+  /// Many of them in one pipeline; gives how many bytes came back.
+  [[nodiscard]] std::size_t duplicates(const std::vector<std::string_view>& keys) {
+    const std::string_view first(owner_.data(), 24);
+    for (const std::string_view key : keys)
+      append({"SET", key, first, "NX", "GET", "PX", "31536000000000"});
+    std::size_t bytes = 0;
+    for (std::size_t at = 0; at < keys.size(); ++at)
+      bytes += text(next_reply()).size();
+    return bytes;
   }
 
   [[nodiscard]] std::string get(std::string_view key) { return text(send({"GET", key})); }

@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/measure.hpp"
@@ -32,13 +34,16 @@ using benchmark_support::MakeWork;
 using benchmark_support::Selection;
 using benchmark_support::Work;
 using idempotency::IdempotencyGuard;
+using idempotency::Operation;
 using idempotency::RedisOptions;
 using idempotency::RedisStore;
+using idempotency::RunBatch;
 using idempotency::RunStatus;
 using idempotency::testing_support::RedisServer;
 
 constexpr std::array<std::size_t, 4> crowds{1, 4, 16, 64};
 constexpr std::size_t known_keys = 10'000;
+constexpr std::size_t batch_size = 64;
 const std::string result_of_16_bytes = "0123456789abcdef";
 
 /// 19 bytes, so that a whole key of the store's has 41; in an order that has nothing to do with memory.
@@ -98,6 +103,37 @@ class Benchmark {
               duplicate(ours.guard, values_[++at % known_keys]);
             };
           });
+    }
+  }
+  /// Of a consumer that is delivered what it has handled before.
+  void batches_of_duplicates(const std::string& name) {
+    for (const std::size_t threads : {std::size_t{1}, std::size_t{4}}) {
+      Ours ours(*this, threads);
+      remember(ours);
+      compare(
+          name, threads,
+          [&](std::size_t thread) -> Work {
+            return [&, bare = bare(), at = thread * 997]() mutable {
+              std::vector<std::string_view> keys;
+              for (std::size_t place = 0; place < batch_size; ++place)
+                keys.push_back(bare_keys_[++at % known_keys]);
+              check(bare->duplicates(keys) == 44 * batch_size, "a value");
+            };
+          },
+          [&](std::size_t thread) -> Work {
+            return [&, at = thread * 997]() mutable {
+              std::vector<Operation> operations;
+              for (std::size_t place = 0; place < batch_size; ++place)
+                operations.push_back({.key = {"payment", values_[++at % known_keys]}});
+              RunBatch batch = ours.guard.begin_many(std::move(operations));
+              for (std::size_t place = 0; place < batch.size(); ++place) {
+                const auto result = batch.run(place, [] { return std::string(); });
+                check(result.status() == RunStatus::replayed && result.value().size() == 16,
+                      "a replay was none");
+              }
+            };
+          },
+          {.name = {}, .by_hand = {}, .ours = {}, .wanted = 0, .wanted_p99 = 0});
     }
   }
   void hot_key(const std::string& name) {
@@ -174,12 +210,16 @@ void run(const Selection& selection, const std::string& fsync) {
   const std::string suffix = ", appendfsync " + fsync;
   const std::string first = "first run" + suffix;
   const std::string again = "duplicate" + suffix;
+  const std::string batches = "batch of 64 duplicates, against a pipeline" + suffix;
   const std::string hot = "one hot key, against GET" + suffix;
   const bool all = fsync != "always";
-  if (!selection.wants(first) && !(all && (selection.wants(again) || selection.wants(hot)))) return;
+  if (!selection.wants(first) &&
+      !(all && (selection.wants(again) || selection.wants(batches) || selection.wants(hot))))
+    return;
   Benchmark benchmark(selection, {"--appendonly", "yes", "--appendfsync", fsync});
   if (selection.wants(first)) benchmark.first_runs(first);
   if (all && selection.wants(again)) benchmark.duplicates(again);
+  if (all && selection.wants(batches)) benchmark.batches_of_duplicates(batches);
   if (all && selection.wants(hot)) benchmark.hot_key(hot);
 }
 

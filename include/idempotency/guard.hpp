@@ -1,9 +1,11 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "idempotency/detail/engine.hpp"
 #include "idempotency/detail/handler.hpp"
@@ -16,6 +18,37 @@
 
 namespace idempotency {
 inline namespace v0 {
+
+/// Runs that were begun together; see `IdempotencyGuard::begin_many`.
+///
+/// Thread safety: none; a batch belongs to one thread.
+/// Lifetime: ends before its guard. A run that has not had its turn by then does not take place: what it acquired is given back.
+class RunBatch {
+ public:
+  /// How many operations there are. Places are counted from 0, in their order.
+  [[nodiscard]] std::size_t size() const noexcept { return runs_.size(); }
+
+  /// The turn of one of them, each once and in any order; otherwise as `IdempotencyGuard::run`.
+  ///
+  /// Errors: also `Errc::invalid_argument` for a place that is not there or has had its turn.
+  template <class Fn>
+  auto run(std::size_t place, Fn&& handler) -> detail::RunResultOf<Fn> {
+    return run(place, std::forward<Fn>(handler), detail::AlwaysSuccess{});
+  }
+  template <class Fn, class ResultClassifier>
+  auto run(std::size_t place, Fn&& handler, ResultClassifier&& classifier)
+      -> detail::RunResultOf<Fn> {
+    return detail::run_behind_port(
+        handler, classifier, [&](detail::HandlerPort& port) { return runs_.run(place, port); });
+  }
+
+ private:
+  template <class StoreT>
+  friend class IdempotencyGuard;
+  explicit RunBatch(detail::BegunRuns runs) noexcept : runs_(std::move(runs)) {}
+
+  detail::BegunRuns runs_;
+};
 
 /// Makes handlers take effect once for each key, over one store.
 ///
@@ -43,8 +76,7 @@ class IdempotencyGuard {
   ///
   /// `handler` takes nothing or `Execution&` and returns a value with a `Codec`, or nothing.
   template <class Fn>
-  auto run(Operation operation, Fn&& handler)
-      -> RunResult<std::remove_reference_t<detail::HandlerResult<Fn, Execution&>>> {
+  auto run(Operation operation, Fn&& handler) -> detail::RunResultOf<Fn> {
     return run(std::move(operation), std::forward<Fn>(handler), detail::AlwaysSuccess{});
   }
 
@@ -52,24 +84,30 @@ class IdempotencyGuard {
   /// was returned. A classifier must not throw.
   template <class Fn, class ResultClassifier>
   auto run(Operation operation, Fn&& handler, ResultClassifier&& classifier)
-      -> RunResult<std::remove_reference_t<detail::HandlerResult<Fn, Execution&>>> {
-    using Result = detail::HandlerResult<Fn, Execution&>;
-    if constexpr (Store<StoreT> && detail::check_result<Result>()) {
-      constexpr bool takes_execution = std::invocable<Fn&, Execution&>;
-      auto call = [&](Execution& execution) -> Result {
-        if constexpr (takes_execution) {
-          return handler(execution);
-        } else {
-          return handler();
-        }
-      };
-      detail::HandlerPortOf<Result, decltype(call), std::remove_reference_t<ResultClassifier>> port(
-          call, classifier, takes_execution);
-      detail::RunOutcome outcome = engine_.run(std::move(operation), port);
-      return detail::to_result<Result>(std::move(outcome), port.value());
+      -> detail::RunResultOf<Fn> {
+    if constexpr (Store<StoreT>) {
+      return detail::run_behind_port(handler, classifier, [&](detail::HandlerPort& port) {
+        return engine_.run(std::move(operation), port);
+      });
     } else {
-      return RunResult<std::remove_reference_t<Result>>({}, std::nullopt);
+      return detail::RunResultOf<Fn>({}, std::nullopt);
     }
+  }
+
+  /// Begins many operations in one exchange with the store, where it is a `BatchBeginStore`; the runs then have their turns one by
+  /// one. For batches of messages: duplicates that are finished cost nothing more.
+  ///
+  /// What is acquired waits for its turn under a lease that is renewed. A run of the same key as one before it in the batch
+  /// is asked for again at its turn, and so is what another has in work. Under `hold` a run marks its record before its handler starts (one
+  /// exchange more), so that what has not started when the process dies is taken over and not uncertain. When the
+  /// store cannot be asked, each run asks for itself.
+  ///
+  /// Errors: those of one run, an invalid policy as well, are told at its turn.
+  /// Lifetime: the batch borrows the guard and must end before it.
+  ///
+  /// Example: `auto batch = guard.begin_many(operations); auto first = batch.run(0, handler);`
+  [[nodiscard]] RunBatch begin_many(std::vector<Operation> operations) {
+    return RunBatch(engine_.begin_many(std::move(operations)));
   }
 
   /// The policy that a run of `operation` would have.

@@ -265,6 +265,17 @@ concept BatchStore = Store<S> && requires(S& store, const std::vector<Renewal>& 
   { store.renew_many(renewals) } -> std::same_as<std::vector<WriteOutcome>>;
 };
 
+/// A store that begins many records in one exchange.
+///
+/// - `begin_many(requests)`: outcomes in the order of the requests, which are judged in that order; each is one atomic step as with
+///   `begin`, all of them together are not. When it throws, any of them may have been begun: repeat them, together or one by
+///   one, with the same tokens.
+template <class S>
+concept BatchBeginStore = Store<S> &&
+    requires(S& store, const std::vector<BeginRequest>& requests) {
+  { store.begin_many(requests) } -> std::same_as<std::vector<BeginOutcome>>;
+};
+
 /// How long a transaction may wait for its place before `Errc::store_busy`.
 struct TransactionOptions {
   std::chrono::milliseconds wait{5'000};

@@ -1,6 +1,8 @@
 # Configure, build and test with as little noise as possible. Sourced; needs $root.
 
 jobs="${JOBS:-$(nproc)}"
+# Most tests that take long wait for servers and clocks.
+test_jobs="${TEST_JOBS:-$((jobs + 1))}"
 
 configure_and_build() { # <preset> [cmake configure argument...]; $build_targets: only these
   local preset="$1" log
@@ -25,7 +27,7 @@ run_tests() { # <preset> [ctest argument...]
   local preset="$1" log code=0
   shift
   log="$root/build/$preset.ctest.log"
-  ctest --test-dir "$root/build/$preset" --parallel "$jobs" --output-on-failure \
+  ctest --test-dir "$root/build/$preset" --parallel "$test_jobs" --output-on-failure \
     --no-tests=error "$@" 2>&1 | tee "$log" | compress_passes
   code="${PIPESTATUS[0]}"
   if grep -qE '\*\*\*(Skipped|Not Run)|\(Disabled\)|\((Skipped|Not Run)\)' "$log"; then

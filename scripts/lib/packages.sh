@@ -39,6 +39,7 @@ packages_test=(
   rabbitmq-server
   redis-server
   spin
+  wrk
 )
 
 packages_ci=(

@@ -48,6 +48,11 @@ std::string_view to_string(Disposition disposition) noexcept {
   return "uncertain";
 }
 
+Policy without_waiting(Policy policy) noexcept {
+  policy.wait = milliseconds{0};
+  return policy;
+}
+
 milliseconds left_until(SteadyTime end, SteadyTime now) noexcept {
   return std::max(milliseconds{1}, std::chrono::ceil<milliseconds>(end - now));
 }
@@ -165,9 +170,25 @@ Call::Call(Engine::Parts& parts, Operation operation, HandlerPort& handler)
       repeat_begin_(operation.repeat_begin),
       request_(request_of(std::move(operation), policy_)),
       started_(now()),
+      begin_sent_(started_),
       protocol_(settings_of(parts.options, policy_, request_.owner, repeat_begin_), started_) {}
 
-RunOutcome Call::run() { return finish(drive(protocol_.start(started_))); }
+// With an answer there is nothing to wait for, so the call does not join those that wait for the same key.
+Call::Call(Engine::Parts& parts, const Policy& policy, BeginRequest request, Begun begun,
+           SteadyTime lease_end, BeginRepetition repeat_begin, HandlerPort& handler)
+    : parts_(parts),
+      handler_(handler),
+      policy_(policy),
+      repeat_begin_(repeat_begin),
+      request_(std::move(request)),
+      begun_(std::move(begun)),
+      started_(now()),
+      begin_sent_(begun_->outcome ? lease_end - policy.lease : started_),
+      protocol_(settings_of(parts.options, begun_->outcome ? without_waiting(policy_) : policy_,
+                            request_.owner, repeat_begin_),
+                started_) {}
+
+RunOutcome Call::run() { return finish(drive(protocol_.start(begin_sent_))); }
 
 ProtocolAction Call::drive(ProtocolAction action) {
   while (action.kind != Do::finish) {
@@ -247,7 +268,18 @@ ProtocolEvent Call::await_leader(SteadyTime deadline) {
   return {.kind = Seen::begin_answered, .answer = Answer::in_progress, .remaining = remaining};
 }
 
+ProtocolEvent Call::begun_before(Begun begun) {
+  if (begun.outcome) return answered(*std::move(begun.outcome));
+  errors_seen_ = 1;  // told when it happened
+  store_error_ = std::make_exception_ptr(*begun.error);
+  return {.kind = Seen::begin_failed, .error = begun.error->code()};
+}
+
 ProtocolEvent Call::begin() {
+  if (std::optional<Begun> begun = std::exchange(begun_, std::nullopt);
+      begun && (begun->outcome || begun->error)) {
+    return begun_before(*std::move(begun));
+  }
   try {
     BeginOutcome outcome = parts_.store.begin(request_);
     if (store_error_) store_error_ = nullptr;
@@ -316,7 +348,10 @@ ProtocolEvent Call::run_handler(SteadyTime lease_end) {
                 after(lease_end - policy_.lease, policy_.max_total_hold));
   try {
     held_->arm();
-  } catch (const std::exception&) {  // no thread is to be had: nothing has run yet
+    // Begun before its turn, so as one that may be taken over: until here nothing of it had been started.
+    if (request_.mode != policy_.on_expired_lease) mark_effect();
+  } catch (const std::exception&) {  // no thread is to be had, or no answer: nothing has run yet
+    held_->disarm();
     static_cast<void>(parts_.store.release(request_.key, ownership, policy_.failure_retention));
     throw;
   }
@@ -499,30 +534,33 @@ void Call::report_error(StoreCall call, const Error& error) noexcept {
 
 std::stop_token Call::stop_token() { return held_ ? held_->stop_token() : std::stop_token{}; }
 
+bool Call::is_usable() const noexcept { return !held_->lost() && now() < held_->ends_at(); }
+
 void Call::point_of_no_return() {
   if (effect_begun_ || !held_) {
     effect_begun_ = true;
     return;
   }
-  const auto usable = [&] { return !held_->lost() && now() < held_->ends_at(); };
-  if (!usable()) throw_lease_lost();
-  if (policy_.on_expired_lease == RecordMode::take_over) {
-    const SteadyTime give_up = after(now(), parts_.options.write_budget);
-    const Ownership by{request_.owner, acquired_.fence};
-    while (true) {
-      try {
-        if (parts_.store.mark_effect(request_.key, by) == WriteOutcome::lost) throw_lease_lost();
-        break;
-      } catch (const Error& error) {
-        if (error.code() == Errc::lease_lost) throw;
-        report_error(StoreCall::mark_effect, error);
-        if (!error.safe_to_retry() || now() >= give_up) throw;
-        std::this_thread::sleep_for(milliseconds{10});
-      }
-    }
-    if (!usable()) throw_lease_lost();
-  }
+  if (!is_usable()) throw_lease_lost();
+  if (policy_.on_expired_lease == RecordMode::take_over) mark_effect();
   effect_begun_ = true;
+}
+
+void Call::mark_effect() {
+  const SteadyTime give_up = after(now(), parts_.options.write_budget);
+  const Ownership by{request_.owner, acquired_.fence};
+  while (true) {
+    try {
+      if (parts_.store.mark_effect(request_.key, by) == WriteOutcome::lost) throw_lease_lost();
+      break;
+    } catch (const Error& error) {
+      if (error.code() == Errc::lease_lost) throw;
+      report_error(StoreCall::mark_effect, error);
+      if (!error.safe_to_retry() || now() >= give_up) throw;
+      std::this_thread::sleep_for(milliseconds{10});
+    }
+  }
+  if (!is_usable()) throw_lease_lost();
 }
 
 namespace {

@@ -22,10 +22,20 @@ struct Judgement {
 /// `effect_begun`: the point of no return is behind, or nobody can tell (`hold` without `Execution&`).
 [[nodiscard]] Judgement judge_exception(const Policy& policy, bool effect_begun) noexcept;
 
+/// What came of a `begin` that was sent before its call's turn, together with others.
+struct Begun {
+  /// Gives the answer of `begin`, or takes the error for its first try; neither: it is not known whether it was sent.
+  std::optional<BeginOutcome> outcome = std::nullopt;
+  std::optional<Error> error = std::nullopt;
+};
+
 /// One call of `run`: performs what the protocol says.
 class Call final : private ExecutionPort {
  public:
   Call(Engine::Parts& parts, Operation operation, HandlerPort& handler);
+  /// A call whose `begin` was sent as `request`, under `policy`; what it acquired lasts until `lease_end` as far as is known.
+  Call(Engine::Parts& parts, const Policy& policy, BeginRequest request, Begun begun,
+       SteadyTime lease_end, BeginRepetition repeat_begin, HandlerPort& handler);
 
   [[nodiscard]] RunOutcome run();
 
@@ -41,6 +51,7 @@ class Call final : private ExecutionPort {
   ProtocolEvent find();
   RunOutcome finish(const ProtocolAction& action);
 
+  ProtocolEvent begun_before(Begun begun);
   ProtocolEvent answered(BeginOutcome outcome);
   ProtocolEvent perform(const ProtocolAction& action);
   ProtocolAction drive(ProtocolAction action);
@@ -51,6 +62,10 @@ class Call final : private ExecutionPort {
   void deliver(RunStatus status);
   void leave_to_background() noexcept;
   void report_error(StoreCall call, const Error& error) noexcept;
+  /// Repeats it within the budget of writes. Errors: `Errc::lease_lost`, and those of the store.
+  void mark_effect();
+  /// Whether the lease has not ended yet, by this caller's clock.
+  [[nodiscard]] bool is_usable() const noexcept;
 
   // ExecutionPort
   std::stop_token stop_token() override;
@@ -67,7 +82,9 @@ class Call final : private ExecutionPort {
   Policy policy_;
   BeginRepetition repeat_begin_;
   BeginRequest request_;
+  std::optional<Begun> begun_;  ///< what the first `begin` comes to, when it was sent before
   SteadyTime started_;
+  SteadyTime begin_sent_;  ///< of that one; otherwise when the call began
   Protocol protocol_;
   std::optional<WaitingRoom::Ticket> ticket_;
   std::optional<HeldLease> held_;

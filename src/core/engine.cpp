@@ -11,14 +11,14 @@ namespace idempotency {
 inline namespace v0 {
 namespace detail {
 
-namespace {
-
 void refuse_after_fork(const Engine::Parts& parts) {
   if (parts.made_in == fork_generation()) return;
   throw Error(
       Errc::used_after_fork,
       "this guard was made before fork(); make a guard and a store of its own in the child");
 }
+
+namespace {
 
 GuardOptions checked(GuardOptions options) {
   constexpr std::uint32_t most_attempts = 100;
@@ -32,6 +32,14 @@ GuardOptions checked(GuardOptions options) {
 }
 
 }  // namespace
+
+std::vector<BeginOutcome> StorePort::begin_many(const std::vector<BeginRequest>& requests) {
+  std::vector<BeginOutcome> outcomes;
+  outcomes.reserve(requests.size());
+  for (const BeginRequest& request : requests)
+    outcomes.push_back(begin(request));
+  return outcomes;
+}
 
 WriteOutcome StorePort::issue(const IssueRequest& /*request*/) {
   throw Error(Errc::store_refused,
@@ -61,11 +69,9 @@ Policy Engine::policy_of(const Operation& operation) const {
 
 RunOutcome Engine::run(Operation operation, HandlerPort& handler) {
   refuse_after_fork(*parts_);
-  if (Observer* observer = parts_->options.observer; observer != nullptr) {
-    TimedHandlerPort timed(handler, *observer);
+  return with_timed_handler(parts_->options.observer, handler, [&](HandlerPort& timed) {
     return Call(*parts_, std::move(operation), timed).run();
-  }
-  return Call(*parts_, std::move(operation), handler).run();
+  });
 }
 
 RunOutcome Engine::run_in_transaction(Operation operation, TransactionPort& transaction,

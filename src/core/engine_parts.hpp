@@ -26,6 +26,9 @@ struct Engine::Parts {
   BackgroundWriter behind;  // last: its pending writes hold leases
 };
 
+/// Errors: `Errc::used_after_fork` in a child of the process that made the engine.
+void refuse_after_fork(const Engine::Parts& parts);
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace idempotency

@@ -52,6 +52,17 @@ class TimedStorePort final : public StorePort {
   BeginOutcome begin(const BeginRequest& request) override {
     return timed(*observer_, request.key, StoreCall::begin, [&] { return store_->begin(request); });
   }
+  [[nodiscard]] bool begins_many() const noexcept override { return store_->begins_many(); }
+  /// Each of them has waited for the whole.
+  std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) override {
+    const auto began = std::chrono::steady_clock::now();
+    std::vector<BeginOutcome> outcomes = store_->begin_many(requests);
+    const auto took = std::chrono::steady_clock::now() - began;
+    for (const BeginRequest& request : requests) {
+      observer_->on_store_answered(request.key, StoreCall::begin, took);
+    }
+    return outcomes;
+  }
   WriteOutcome complete(const Key& key, const Ownership& by,
                         const Completion& completion) override {
     return timed(*observer_, key, StoreCall::complete,
@@ -152,6 +163,14 @@ class TimedHandlerPort final : public HandlerPort {
   HandlerPort* handler_;
   Observer* observer_;
 };
+
+/// `run(port)` with a handler that tells the observer, where there is one, how long it ran.
+template <class Run>
+auto with_timed_handler(Observer* observer, HandlerPort& handler, Run run) {
+  if (observer == nullptr) return run(handler);
+  TimedHandlerPort timed(handler, *observer);
+  return run(static_cast<HandlerPort&>(timed));
+}
 
 }  // namespace detail
 }  // namespace v0

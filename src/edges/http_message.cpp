@@ -20,6 +20,22 @@ bool is_field(const HttpHeader& header) noexcept {
 
 }  // namespace
 
+HttpTarget split_http_target(std::string_view target) noexcept {
+  target = target.substr(0, target.find('#'));
+  for (const std::string_view scheme :
+       {std::string_view("http://"), std::string_view("https://")}) {
+    if (!detail::http::is_same_name(target.substr(0, scheme.size()), scheme)) continue;
+    const std::size_t path = target.find_first_of("/?", scheme.size());
+    if (path == std::string_view::npos) return {.path = "/"};
+    if (target[path] == '?') return {.path = "/", .query = target.substr(path + 1)};
+    target.remove_prefix(path);
+    break;
+  }
+  const std::size_t end = target.find('?');
+  if (end == std::string_view::npos) return {.path = target};
+  return {.path = target.substr(0, end), .query = target.substr(end + 1)};
+}
+
 std::string_view HttpRequest::header(std::string_view name) const noexcept {
   for (const HttpField& field : headers) {
     if (detail::http::is_same_name(field.name, name)) return field.value;

@@ -522,6 +522,14 @@ WriteOutcome MemoryStore::renew(const Key& key, const Ownership& by, millisecond
                       });
 }
 
+std::vector<BeginOutcome> MemoryStore::begin_many(const std::vector<BeginRequest>& requests) {
+  std::vector<BeginOutcome> outcomes;
+  outcomes.reserve(requests.size());
+  for (const BeginRequest& request : requests)
+    outcomes.push_back(begin(request));
+  return outcomes;
+}
+
 std::vector<WriteOutcome> MemoryStore::renew_many(const std::vector<Renewal>& renewals) {
   std::vector<WriteOutcome> outcomes;
   outcomes.reserve(renewals.size());

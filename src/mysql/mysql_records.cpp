@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace idempotency {
@@ -41,14 +42,34 @@ bool may_change_hands(const Row& row) noexcept {
   return row.facts.state == RecordState::processing && row.facts.lease_until <= row.now;
 }
 
+void add_condition(std::string& sql, const Key& key) {
+  const std::array<Parameter, 2> parts{bytes_parameter(key.type()), bytes_parameter(key.value())};
+  sql += sql.empty() ? "" : " OR ";
+  sql += with_literals("(business_type = ? AND value = ?)", parts);
+}
+
 std::string condition_of(const std::vector<Key>& keys) {
   std::string sql;
-  for (const Key& key : keys) {
-    const std::array<Parameter, 2> parts{bytes_parameter(key.type()), bytes_parameter(key.value())};
-    sql += sql.empty() ? "" : " OR ";
-    sql += with_literals("(business_type = ? AND value = ?)", parts);
-  }
+  for (const Key& key : keys)
+    add_condition(sql, key);
   return sql;
+}
+
+/// What one statement, made at `since` or later, has found in a row; nothing when another statement has to decide.
+std::optional<BeginOutcome> outcome_of_insert(Row&& row, const BeginRequest& request,
+                                              Timestamp since) {
+  // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed. Judged all the
+  // same: it may have been repeated within the millisecond, with another fingerprint.
+  const bool is_own = row.facts.ownership.owner == request.owner;
+  const bool is_new = row.facts.state == RecordState::processing &&
+                      row.facts.ownership.fence == 1 && row.updated_at >= since;
+  if (is_own && !is_new) return std::nullopt;
+  if (may_change_hands(row)) return std::nullopt;
+  return outcome_of(std::move(row), request);
+}
+
+Parameter trace_parameter(const BeginRequest& request) {
+  return request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace);
 }
 
 /// "(business_type, value) > (?, ?)" in the form that both servers look up in the key: as a comparison of rows, and as
@@ -129,15 +150,14 @@ BeginOutcome Records::begin(const BeginRequest& request) {
   if (request.admission == Admission::issued) {
     return begin_issued(request, current_bytes.parameter(), earlier_bytes.parameter());
   }
-  const std::array parameters{
-      bytes_parameter(request.key.type()),
-      bytes_parameter(request.key.value()),
-      number(static_cast<std::uint64_t>(request.mode)),
-      owner_parameter(request.owner),
-      current_bytes.parameter(),
-      span_parameter(request.lease),
-      request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace),
-      earlier_bytes.parameter()};
+  const std::array parameters{bytes_parameter(request.key.type()),
+                              bytes_parameter(request.key.value()),
+                              number(static_cast<std::uint64_t>(request.mode)),
+                              owner_parameter(request.owner),
+                              current_bytes.parameter(),
+                              span_parameter(request.lease),
+                              trace_parameter(request),
+                              earlier_bytes.parameter()};
   const bool returning = connection_->traits().returns_rows_of_insert;
   if (returning) {
     const Parameters first = Parameters(parameters).first(parameters.size() - 1);
@@ -165,25 +185,103 @@ BeginOutcome Records::begin(const BeginRequest& request) {
   throw_moving();
 }
 
+/// What one INSERT of many rows has met.
+struct Records::Rows {
+  std::map<std::string, Row> by_key;
+  std::optional<Timestamp> since;  ///< a moment before the INSERT; nothing: each row tells it
+};
+
+/// In one round trip. A server without RETURNING is asked what time it is first, so that rows that were made now can be told from
+/// those that an earlier try of the same call has made.
+Records::Rows Records::insert_or_look(const std::vector<const BeginRequest*>& requests) {
+  const bool returning = connection_->traits().returns_rows_of_insert;
+  std::string values;
+  std::string keys;
+  for (const BeginRequest* request : requests) {
+    const FingerprintBytes fingerprint(request->fingerprint
+                                           ? std::optional(request->fingerprint->current())
+                                           : std::optional<Fingerprint::Part>());
+    const std::array parameters{bytes_parameter(request->key.type()),
+                                bytes_parameter(request->key.value()),
+                                number(static_cast<std::uint64_t>(request->mode)),
+                                owner_parameter(request->owner),
+                                fingerprint.parameter(),
+                                span_parameter(request->lease),
+                                trace_parameter(*request)};
+    values += values.empty() ? "" : ", ";
+    values += with_literals(statements_->inserted_row, parameters);
+    if (!returning) add_condition(keys, request->key);
+  }
+  const std::string insert =
+      statements_->insert_into + values + " ON DUPLICATE KEY UPDATE state = state";
+  const std::string columns = "business_type, value, " + answer_columns();
+  const std::string sql = returning ? insert + " RETURNING " + columns
+                                    : "SELECT " + std::string(now_expression) + ';' + insert +
+                                          ";SELECT " + columns + " FROM " + statements_->table +
+                                          " WHERE " + keys;
+  std::vector<Reply> replies = connection_->run(sql, write_);
+  Rows rows;
+  if (!returning) {
+    const std::uint64_t now = to_unsigned(replies.front().rows.at(0).at(0), "now");
+    rows.since = Timestamp{milliseconds{static_cast<std::int64_t>(now)}};
+  }
+  for (Cells& cells : replies.back().rows) {
+    Row row = read_answer(cells, 2);
+    rows.by_key.insert_or_assign(take_key(cells).text(), std::move(row));
+  }
+  return rows;
+}
+
+std::vector<BeginOutcome> Records::begin_many(const std::vector<BeginRequest>& requests) {
+  std::vector<std::size_t> order(requests.size());  // locked in one order by all
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const Key& left = requests[a].key;
+    const Key& right = requests[b].key;
+    return std::pair(left.type(), left.value()) < std::pair(right.type(), right.value());
+  });
+  std::vector<const BeginRequest*> inserted;
+  for (const std::size_t at : order) {
+    check_blob(requests[at].trace, "trace");
+    if (requests[at].admission == Admission::any) inserted.push_back(&requests[at]);
+  }
+  Rows rows;
+  if (!inserted.empty()) rows = insert_or_look(inserted);
+  std::vector<std::optional<BeginOutcome>> answers(requests.size());
+  for (const std::size_t at : order) {
+    const auto found = rows.by_key.find(requests[at].key.text());
+    if (requests[at].admission == Admission::any && found != rows.by_key.end()) {
+      Row row = found->second;  // not moved: the same key may have been asked for twice
+      const Timestamp since = rows.since.value_or(row.now);
+      answers[at] = outcome_of_insert(std::move(row), requests[at], since);
+    }
+    if (!answers[at]) answers[at] = begin(requests[at]);
+  }
+  std::vector<BeginOutcome> outcomes;
+  outcomes.reserve(answers.size());
+  for (std::optional<BeginOutcome>& answer : answers)
+    outcomes.push_back(*std::move(answer));
+  return outcomes;
+}
+
 /// An UPDATE that decides and a SELECT that tells, in one round trip where the connection takes both at once.
 BeginOutcome Records::begin_issued(const BeginRequest& request, Parameter current,
                                    Parameter earlier) {
   const Parameter owner = owner_parameter(request.owner);
   const Parameter type = bytes_parameter(request.key.type());
   const Parameter value = bytes_parameter(request.key.value());
-  const std::array changes{
-      current,
-      earlier,
-      owner,
-      owner,
-      number(static_cast<std::uint64_t>(request.mode)),
-      owner,
-      current,
-      current,
-      span_parameter(request.lease),
-      request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace),
-      type,
-      value};
+  const std::array changes{current,
+                           earlier,
+                           owner,
+                           owner,
+                           number(static_cast<std::uint64_t>(request.mode)),
+                           owner,
+                           current,
+                           current,
+                           span_parameter(request.lease),
+                           trace_parameter(request),
+                           type,
+                           value};
   const std::array key{type, value};
   const std::string& look =
       write_ == Stage::within ? statements_->select_locking : statements_->select;
@@ -232,14 +330,8 @@ std::optional<BeginOutcome> Records::insert_or_look(Parameters parameters,
   const std::string& statement = statements_->insert_returning;
   Reply reply = send_begin(statement, parameters);
   Row row = read_answer(reply.rows.at(0));
-  // The caller's own: new if it was made at this statement's time, else repeated, and its lease has to be renewed. Judged all the
-  // same: it may have been repeated within the millisecond, with another fingerprint.
-  const bool is_own = row.facts.ownership.owner == request.owner;
-  const bool is_new = row.facts.state == RecordState::processing &&
-                      row.facts.ownership.fence == 1 && row.updated_at == row.now;
-  if (is_own && !is_new) return std::nullopt;
-  if (may_change_hands(row)) return std::nullopt;
-  return outcome_of(std::move(row), request);
+  const Timestamp now = row.now;
+  return outcome_of_insert(std::move(row), request, now);
 }
 
 std::optional<BeginOutcome> Records::peek(const BeginRequest& request) {
@@ -425,6 +517,12 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
 std::uint64_t Records::bytes_in_batch(const Key& key) noexcept {
   constexpr std::uint64_t around_key = 180;  // its owner, numbers and words
   return 2 * (key.type().size() + key.value().size()) + around_key;
+}
+
+std::uint64_t Records::bytes_in_batch(const BeginRequest& request) noexcept {
+  constexpr std::uint64_t around_key = 640;  // owner, fingerprint, numbers and words
+  return 4 * (request.key.type().size() + request.key.value().size()) + 2 * request.trace.size() +
+         around_key;
 }
 
 RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size_t limit) {

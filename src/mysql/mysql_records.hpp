@@ -49,6 +49,8 @@ class Records {
   void set_savepoint();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  /// Outcomes in the order of the requests. Preconditions: not within a transaction.
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   /// The answer to `begin` when nothing has to be written for it.
   [[nodiscard]] std::optional<BeginOutcome> peek(const BeginRequest& request);
@@ -74,8 +76,12 @@ class Records {
   [[nodiscard]] std::vector<Key> expired_in(const Stretch& stretch, std::size_t limit);
   [[nodiscard]] std::size_t remove_expired(const std::vector<Key>& keys);
 
-  /// What one of them adds to the statement of `renew_many` or `remove_expired`, at most.
+  /// What one of them adds to the statement of `renew_many`, `remove_expired` or `begin_many`, at most.
   [[nodiscard]] static std::uint64_t bytes_in_batch(const Key& key) noexcept;
+  [[nodiscard]] static std::uint64_t bytes_in_batch(const Renewal& renewal) noexcept {
+    return bytes_in_batch(renewal.key);
+  }
+  [[nodiscard]] static std::uint64_t bytes_in_batch(const BeginRequest& request) noexcept;
   /// The statement of `complete` with its parameters.
   [[nodiscard]] static std::string complete_text(const Statements& statements, const Key& key,
                                                  const Ownership& by, const Completion& completion);
@@ -83,6 +89,8 @@ class Records {
  private:
   [[nodiscard]] BeginOutcome begin_issued(const BeginRequest& request, Parameter current,
                                           Parameter earlier);
+  struct Rows;
+  [[nodiscard]] Rows insert_or_look(const std::vector<const BeginRequest*>& requests);
   [[nodiscard]] std::optional<BeginOutcome> insert_or_look(Parameters parameters,
                                                            const BeginRequest& request);
   Reply send(const std::string& sql, Parameters parameters, Stage stage);

@@ -27,10 +27,11 @@ std::string replaced(std::string_view sql, std::string_view word, std::string_vi
 std::string with_now(std::string_view sql) { return replaced(sql, "NOW_MS", now_expression); }
 
 // The columns that are left out are NULL. A value may name a column to its left: the time is reckoned once.
-constexpr std::string_view first_values =
+constexpr std::string_view first_columns =
     " (business_type, value, state, mode, effect_marked, retryability, owner, fence, attempt, "
-    "fingerprint, created_at, updated_at, lease_until, trace) "
-    "VALUES (?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, created_at, created_at + ?, ?) ";
+    "fingerprint, created_at, updated_at, lease_until, trace) VALUES ";
+constexpr std::string_view first_values =
+    "(?, ?, 1, ?, 0, 0, ?, 1, 1, ?, NOW_MS, created_at, created_at + ?, ?)";
 
 // Assignments are made in order and see the new values of those before. So the verdict over the record, judged by its old columns, is
 // put into `state` first, the other columns follow it, and `state` takes its real value last; nobody else sees the verdict:
@@ -111,7 +112,9 @@ Statements::Statements(const std::string& name) : table(name) {
     return "UPDATE " + table + " SET " + with_now(changes);
   };
   const std::string owner(of_owner);
-  const std::string first = "INSERT INTO " + table + with_now(first_values);
+  insert_into = "INSERT INTO " + table + std::string(first_columns);
+  inserted_row = with_now(first_values);
+  const std::string first = insert_into + inserted_row;
   insert_returning = first + " ON DUPLICATE KEY UPDATE state = state RETURNING " + answer_columns();
   answer = "SELECT " + answer_columns() + " FROM " + table + std::string(of_key);
   begin = first + " ON DUPLICATE KEY UPDATE " + changes_of_insert();

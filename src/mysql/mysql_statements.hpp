@@ -26,6 +26,9 @@ struct Statements {
   std::string table;
   /// Makes the record, or gives what it answers without writing anything. It costs the server half of `begin_returning`.
   std::string insert_returning;
+  /// The beginning of the same statement, and one row of it: for many records at once.
+  std::string insert_into;
+  std::string inserted_row;
   /// What a record answers, if there is one.
   std::string answer;
   /// One INSERT that decides after the table of transitions; see the comment at its text.

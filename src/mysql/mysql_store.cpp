@@ -45,6 +45,10 @@ BeginOutcome MySqlStore::begin(const BeginRequest& request) {
   });
 }
 
+std::vector<BeginOutcome> MySqlStore::begin_many(const std::vector<BeginRequest>& requests) {
+  return impl_->begin_many(requests);
+}
+
 WriteOutcome MySqlStore::issue(const IssueRequest& request) {
   return impl_->call([&](Records& records) { return records.issue(request); });
 }

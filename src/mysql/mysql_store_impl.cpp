@@ -18,9 +18,6 @@ namespace {
 constexpr int most_conflicts = 10;
 constexpr std::uint64_t bytes_around_batch = 1'024;
 
-const Key& key_of(const Key& key) noexcept { return key; }
-const Key& key_of(const Renewal& renewal) noexcept { return renewal.key; }
-
 template <class Batch>
 Batch part_of(const Batch& batch, std::size_t begin, std::size_t end) {
   return Batch(batch.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -108,7 +105,7 @@ std::vector<StoreImpl::Range> StoreImpl::cut(const Batch& batch, std::size_t mos
   std::vector<Range> parts;
   std::uint64_t bytes = 0;
   for (std::size_t index = 0; index < batch.size(); ++index) {
-    const std::uint64_t more = Records::bytes_in_batch(key_of(batch[index]));
+    const std::uint64_t more = Records::bytes_in_batch(batch[index]);
     bytes += more;
     const bool fits = !parts.empty() && index - parts.back().begin < most &&
                       bytes + bytes_around_batch <= traits_.most_bytes();
@@ -119,6 +116,25 @@ std::vector<StoreImpl::Range> StoreImpl::cut(const Batch& batch, std::size_t mos
     parts.back().end = index + 1;
   }
   return parts;
+}
+
+/// The records of a statement are all locked until it is done, so it has no more of them than others can wait for.
+std::vector<BeginOutcome> StoreImpl::begin_many(const std::vector<BeginRequest>& requests) {
+  constexpr std::size_t most_at_once = 256;
+  std::vector<BeginOutcome> outcomes;
+  outcomes.reserve(requests.size());
+  for (const Range part : cut(requests, most_at_once)) {
+    std::vector<BeginOutcome> answers = call([&](Records& records) {
+      return records.begin_many(part_of(requests, part.begin, part.end));
+    });
+    for (std::size_t at = 0; at < answers.size(); ++at) {
+      if (!std::holds_alternative<Acquired>(answers[at])) {
+        hot_keys_.add(requests[part.begin + at].key);
+      }
+      outcomes.push_back(std::move(answers[at]));
+    }
+  }
+  return outcomes;
 }
 
 /// A row that another transaction holds fails its whole statement, which is then cut until that row is alone. It is not

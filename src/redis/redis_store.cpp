@@ -29,6 +29,10 @@ BeginOutcome RedisStore::begin(const BeginRequest& request) {
                      [&](Connection& connection) { return impl_->begin(connection, request); });
 }
 
+std::vector<BeginOutcome> RedisStore::begin_many(const std::vector<BeginRequest>& requests) {
+  return impl_->begin_many(requests);
+}
+
 WriteOutcome RedisStore::issue(const IssueRequest& request) { return impl_->issue(request); }
 
 WriteOutcome RedisStore::complete(const Key& key, const Ownership& by,

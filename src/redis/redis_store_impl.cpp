@@ -18,8 +18,8 @@ using std::chrono::milliseconds;
 
 /// What one Redis string may hold is 512 MiB; a record has other parts, too.
 constexpr std::size_t most_bytes = std::size_t{511} << 20;
-/// Renewals sent before their answers are read: few enough that neither side's buffers fill.
-constexpr std::size_t renewals_at_once = 256;
+/// Calls sent before their answers are read: few enough that neither side's buffers fill.
+constexpr std::size_t calls_at_once = 256;
 
 RedisOptions checked(RedisOptions options) {
   check_options(options);
@@ -94,88 +94,251 @@ std::optional<BeginOutcome> settled(const StoredRecord& record, const BeginReque
   return to_outcome(step.answer, record, request, no_end, now);
 }
 
-/// The renewals of one batch. One that is refused keeps none of the others from being made.
-class RenewalBatch {
- public:
-  RenewalBatch(const StoreImpl& store, Connection& connection, const std::vector<Renewal>& renewals)
-      : store_(store), connection_(connection), renewals_(renewals), outcomes_(renewals.size()) {}
+/// Positions in a batch.
+using Rows = std::vector<std::size_t>;
 
+/// Runs a script for each of many rows, in as few exchanges as the server's knowledge of the script allows: `add(commands, row, naming)`
+/// gives the commands, `note(row, reply)` takes the answers.
+template <class Add, class Note>
+void run_for_each(Connection& connection, Rows rows, Add add, Note note) {
+  const auto exchange = [&](Connection::Naming first) {
+    Commands commands;
+    for (std::size_t at = 0; at < rows.size(); ++at)
+      add(commands, rows[at], at == 0 ? first : Connection::Naming::sha1);
+    const std::vector<ReplyPtr> replies = connection.exchange(commands);
+    Rows missed;
+    for (std::size_t at = 0; at < rows.size(); ++at) {
+      if (is_noscript(*replies[at])) {
+        missed.push_back(rows[at]);
+      } else {
+        note(rows[at], *replies[at]);
+      }
+    }
+    rows = std::move(missed);
+  };
+  exchange(Connection::Naming::sha1);
+  // The first brings the script for the others; should it be lost again on the way, there is one row less each time.
+  while (!rows.empty())
+    exchange(Connection::Naming::text);
+}
+
+/// What the calls of one batch have in common. One that is refused keeps none of the others from being made.
+class Batch {
+ public:
+  Batch(const StoreImpl& store, Connection& connection) : store_(store), connection_(connection) {}
+
+ protected:
+  /// `perform(rows)` for all positions, a part after the other.
   /// Errors: `ErrorReply`, the first one, when all others have been tried; `Broken`.
-  [[nodiscard]] std::vector<WriteOutcome> outcomes() {
+  template <class Perform>
+  void for_each_part(std::size_t size, Perform perform) {
     try {
-      Rows rows;
-      for (std::size_t row = 0; row < renewals_.size() && !is_over(); ++row) {
-        rows.push_back(row);
-        if (rows.size() == renewals_at_once || row + 1 == renewals_.size())
-          renew(std::exchange(rows, {}));
+      for (std::size_t begin = 0; begin < size && !is_over(); begin += calls_at_once) {
+        Rows rows;
+        for (std::size_t row = begin; row < std::min(size, begin + calls_at_once); ++row)
+          rows.push_back(row);
+        perform(std::move(rows));
       }
     } catch (Broken& broken) {
       if (wrote_) broken.progress = Broken::Progress::sent;
       throw;
     }
-    if (error_) {
-      if (wrote_) error_->others = ErrorReply::Others::written;
-      throw *error_;
-    }
-    return std::move(outcomes_);
+    if (!error_) return;
+    if (wrote_) error_->others = ErrorReply::Others::written;
+    throw *error_;
   }
+  /// `take()` with the answer of one call; keeps the first error for later.
+  template <class Take>
+  void note(const redisReply& reply, Take take) {
+    try {
+      throw_if_error(reply);
+      take();
+    } catch (const ErrorReply& error) {
+      if (!error_) error_ = error;
+    }
+  }
+  void note_write() noexcept { wrote_ = true; }
+
+  const StoreImpl& store_;
+  Connection& connection_;
 
  private:
-  using Rows = std::vector<std::size_t>;
-
   /// Whether the connection has no more answers to give.
   [[nodiscard]] bool is_over() const noexcept {
     return error_ && error_->meaning.fate == ConnectionFate::discard;
   }
 
-  void renew(Rows rows) {
-    rows = exchange(rows, Connection::Naming::sha1);
-    // The first brings the script for the others; should it be lost again on the way, there is one row less each time.
-    while (!rows.empty())
-      rows = exchange(rows, Connection::Naming::text);
-  }
-
-  /// Sends rows together, the first with this naming. Returns those for which the server had no script.
-  [[nodiscard]] Rows exchange(const Rows& rows, Connection::Naming first) {
-    Commands commands;
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      add(commands, renewals_[rows[i]], i == 0 ? first : Connection::Naming::sha1);
-    const std::vector<ReplyPtr> replies = connection_.exchange(commands);
-    Rows missed;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (is_noscript(*replies[i])) {
-        missed.push_back(rows[i]);
-      } else {
-        note(rows[i], *replies[i]);
-      }
-    }
-    return missed;
-  }
-
-  void add(Commands& commands, const Renewal& renewal, Connection::Naming naming) const {
-    connection_.add_run(commands, ScriptName::write, store_.key_of(renewal.key),
-                        {to_text(Event::renew), bytes_of(renewal.ownership.owner),
-                         std::to_string(renewal.ownership.fence),
-                         to_text(stored_lease(renewal.lease)), "", "0", ""},
-                        naming);
-  }
-
-  void note(std::size_t row, const redisReply& reply) {
-    try {
-      throw_if_error(reply);
-      outcomes_[row] = to_outcome(connection_, reply);
-      wrote_ = wrote_ || outcomes_[row] == WriteOutcome::stored;
-    } catch (const ErrorReply& error) {
-      if (!error_) error_ = error;
-    }
-  }
-
-  const StoreImpl& store_;
-  Connection& connection_;
-  const std::vector<Renewal>& renewals_;
-  std::vector<WriteOutcome> outcomes_;
   std::optional<ErrorReply> error_;
   bool wrote_ = false;
+};
+
+/// The renewals of one batch.
+class RenewalBatch final : private Batch {
+ public:
+  RenewalBatch(const StoreImpl& store, Connection& connection, const std::vector<Renewal>& renewals)
+      : Batch(store, connection), renewals_(renewals), outcomes_(renewals.size()) {}
+
+  [[nodiscard]] std::vector<WriteOutcome> outcomes() {
+    for_each_part(renewals_.size(), [this](Rows rows) {
+      run_for_each(
+          connection_, std::move(rows),
+          [this](Commands& commands, std::size_t row, Connection::Naming naming) {
+            const Renewal& renewal = renewals_[row];
+            connection_.add_run(commands, ScriptName::write, store_.key_of(renewal.key),
+                                {to_text(Event::renew), bytes_of(renewal.ownership.owner),
+                                 std::to_string(renewal.ownership.fence),
+                                 to_text(stored_lease(renewal.lease)), "", "0", ""},
+                                naming);
+          },
+          [this](std::size_t row, const redisReply& reply) {
+            note(reply, [&] {
+              outcomes_[row] = to_outcome(connection_, reply);
+              if (outcomes_[row] == WriteOutcome::stored) note_write();
+            });
+          });
+    });
+    return std::move(outcomes_);
+  }
+
+ private:
+  const std::vector<Renewal>& renewals_;
+  std::vector<WriteOutcome> outcomes_;
+};
+
+/// Whether the native command may be tried first: it makes records where there are none.
+bool begins_natively(const Connection& connection, const BeginRequest& request) noexcept {
+  return connection.dialect() == Dialect::since_7_0 && request.admission == Admission::any;
+}
+
+void add_native_begin(Commands& commands, const std::string& key, const BeginRequest& request) {
+  const std::string first = first_value(request);
+  const std::string ttl = to_text(unfinished_ttl);
+  commands.add({"SET", key, first, "NX", "GET", "PX", ttl});
+}
+
+/// What the native command tells; nothing when only the script can.
+std::optional<BeginOutcome> outcome_of_native(Connection& connection, const redisReply& reply,
+                                              const BeginRequest& request) {
+  const std::optional<std::string_view> before = as_text(reply);
+  if (!before) return Acquired{1, 1};
+  const Timestamp now = connection.clock().latest(std::chrono::steady_clock::now());
+  return settled(decode(*before), request, now);
+}
+
+/// The words of the script of `begin`, kept while they are sent.
+struct ScriptedBegin {
+  explicit ScriptedBegin(const BeginRequest& request)
+      : first(first_value(request)),
+        owner(bytes_of(request.owner)),
+        lease(to_text(stored_lease(request.lease))),
+        mode(flag(request.mode == RecordMode::hold)),
+        event(to_text(event_of(request.admission))) {
+    if (!request.fingerprint) return;
+    current = to_bytes(request.fingerprint->current());
+    if (request.fingerprint->earlier()) earlier = to_bytes(*request.fingerprint->earlier());
+  }
+  [[nodiscard]] Commands::Words words() const {
+    return {first, owner, lease, mode, current, earlier, event};
+  }
+
+  std::string first;
+  std::string_view owner;
+  std::string lease;
+  std::string_view mode;
+  std::string current = {};
+  std::string earlier = {};
+  std::string event;
+};
+
+BeginOutcome outcome_of_script(Connection& connection, const redisReply& reply,
+                               const BeginRequest& request) {
+  const std::int64_t answer = as_integer(element(reply, 0));
+  if (answer == static_cast<std::int64_t>(Answer::lost)) return not_admitted(request);
+  StoredRecord record = decode(as_text(element(reply, 1)).value_or(""));
+  const std::int64_t end = as_integer(element(reply, 2));
+  const std::int64_t now = as_integer(element(reply, 3));
+  connection.show_clock(now);
+  if (answer == mismatch_answer) {
+    const Fingerprint::Part stored = record.fingerprint.value_or(Fingerprint::Part{});
+    return Mismatch{
+        request.fingerprint ? request.fingerprint->match(stored) : FingerprintMatch::different,
+        stored.scheme};
+  }
+  return to_outcome(static_cast<Answer>(answer), std::move(record), request, end,
+                    Timestamp{milliseconds{now}});
+}
+
+/// Many a `begin`: the native commands in one exchange, and the scripts that are still needed in another.
+class BeginBatch final : private Batch {
+ public:
+  BeginBatch(const StoreImpl& store, Connection& connection,
+             const std::vector<BeginRequest>& requests)
+      : Batch(store, connection), requests_(requests), answers_(requests.size()) {}
+
+  [[nodiscard]] std::vector<BeginOutcome> outcomes() {
+    for_each_part(requests_.size(), [this](Rows rows) {
+      Rows left = begin_natively(std::move(rows));
+      if (!left.empty()) begin_scripted(std::move(left));
+    });
+    std::vector<BeginOutcome> outcomes;
+    outcomes.reserve(answers_.size());
+    for (std::optional<BeginOutcome>& answer : answers_)
+      outcomes.push_back(answer.value());
+    return outcomes;
+  }
+
+ private:
+  /// Gives the rows that are not answered yet.
+  [[nodiscard]] Rows begin_natively(Rows rows) {
+    Commands commands;
+    Rows asked;
+    for (const std::size_t row : rows) {
+      if (!begins_natively(connection_, requests_[row])) continue;
+      add_native_begin(commands, store_.key_of(requests_[row].key), requests_[row]);
+      asked.push_back(row);
+    }
+    if (asked.empty()) return rows;
+    const bool asks_the_time = connection_.clock().is_stale(std::chrono::steady_clock::now());
+    if (asks_the_time) commands.add({"TIME"});
+    const std::vector<ReplyPtr> replies = connection_.exchange(commands);
+    if (asks_the_time && !is_error(*replies.back())) connection_.show_clock(*replies.back());
+    Rows done;
+    for (std::size_t at = 0; at < asked.size(); ++at) {
+      const std::size_t row = asked[at];
+      done.push_back(row);
+      note(*replies[at], [&] {
+        answers_[row] = outcome_of_native(connection_, *replies[at], requests_[row]);
+        if (!answers_[row]) done.pop_back();
+        note_acquired(row);
+      });
+    }
+    std::erase_if(
+        rows, [&](std::size_t row) { return std::binary_search(done.begin(), done.end(), row); });
+    return rows;
+  }
+
+  void begin_scripted(Rows rows) {
+    run_for_each(
+        connection_, std::move(rows),
+        [this](Commands& commands, std::size_t row, Connection::Naming naming) {
+          const ScriptedBegin begin(requests_[row]);
+          connection_.add_run(commands, ScriptName::begin, store_.key_of(requests_[row].key),
+                              begin.words(), naming);
+        },
+        [this](std::size_t row, const redisReply& reply) {
+          note(reply, [&] {
+            answers_[row] = outcome_of_script(connection_, reply, requests_[row]);
+            note_acquired(row);
+          });
+        });
+  }
+
+  void note_acquired(std::size_t row) noexcept {
+    if (answers_[row] && std::holds_alternative<Acquired>(*answers_[row])) note_write();
+  }
+
+  const std::vector<BeginRequest>& requests_;
+  std::vector<std::optional<BeginOutcome>> answers_;
 };
 
 }  // namespace
@@ -239,48 +402,30 @@ std::string StoreImpl::scan_pattern(const std::optional<std::string>& type) cons
 
 BeginOutcome StoreImpl::begin(Connection& connection, const BeginRequest& request) const {
   const std::string key = key_of(request.key);
-  const std::string first = first_value(request);
-  const std::string ttl = to_text(unfinished_ttl);
-  const bool may_create = request.admission == Admission::any;
-  if (connection.dialect() == Dialect::since_7_0 && may_create) {
-    Commands commands({"SET", key, first, "NX", "GET", "PX", ttl});
+  if (begins_natively(connection, request)) {
+    Commands commands;
+    add_native_begin(commands, key, request);
     const bool asks_the_time = connection.clock().is_stale(std::chrono::steady_clock::now());
     if (asks_the_time) commands.add({"TIME"});
     const std::vector<ReplyPtr> replies = connection.exchange(commands);
     throw_if_error(*replies.front());
     if (asks_the_time && !is_error(*replies.back())) connection.show_clock(*replies.back());
-    const std::optional<std::string_view> before = as_text(*replies.front());
-    if (!before) return Acquired{1, 1};
-    const Timestamp now = connection.clock().latest(std::chrono::steady_clock::now());
-    if (std::optional<BeginOutcome> outcome = settled(decode(*before), request, now)) {
+    if (std::optional<BeginOutcome> outcome =
+            outcome_of_native(connection, *replies.front(), request)) {
       return *std::move(outcome);
     }
   }
-  const std::string lease = to_text(stored_lease(request.lease));
-  std::string current;
-  std::string earlier;
-  if (request.fingerprint) {
-    current = to_bytes(request.fingerprint->current());
-    if (request.fingerprint->earlier()) earlier = to_bytes(*request.fingerprint->earlier());
-  }
-  const ReplyPtr reply =
-      connection.run(ScriptName::begin, key,
-                     {first, bytes_of(request.owner), lease, flag(request.mode == RecordMode::hold),
-                      current, earlier, to_text(event_of(request.admission))});
-  const std::int64_t answer = as_integer(element(*reply, 0));
-  if (answer == static_cast<std::int64_t>(Answer::lost)) return not_admitted(request);
-  StoredRecord record = decode(as_text(element(*reply, 1)).value_or(""));
-  const std::int64_t end = as_integer(element(*reply, 2));
-  const std::int64_t now = as_integer(element(*reply, 3));
-  connection.show_clock(now);
-  if (answer == mismatch_answer) {
-    const Fingerprint::Part stored = record.fingerprint.value_or(Fingerprint::Part{});
-    return Mismatch{
-        request.fingerprint ? request.fingerprint->match(stored) : FingerprintMatch::different,
-        stored.scheme};
-  }
-  return to_outcome(static_cast<Answer>(answer), std::move(record), request, end,
-                    Timestamp{milliseconds{now}});
+  const ScriptedBegin begin(request);
+  return outcome_of_script(connection, *connection.run(ScriptName::begin, key, begin.words()),
+                           request);
+}
+
+std::vector<BeginOutcome> StoreImpl::begin_many(const std::vector<BeginRequest>& requests) {
+  if (requests.empty()) return {};
+  return call(Effect::writes, [&](Connection& connection) {
+    BeginBatch batch(*this, connection, requests);
+    return batch.outcomes();
+  });
 }
 
 WriteOutcome StoreImpl::issue(const IssueRequest& request) {

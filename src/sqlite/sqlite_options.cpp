@@ -22,13 +22,12 @@ bool is_name_character(char c) noexcept {
 SqliteOptions SqliteOptions::from_address(std::string_view address) {
   constexpr std::string_view scheme = "sqlite:";
   if (!address.starts_with(scheme)) {
-    refuse("a SQLite store's address is sqlite:PATH", std::string(address));
+    refuse("a SQLite store's address is sqlite:PATH");  // what it is instead may hold a password
   }
   const std::string_view path = address.substr(scheme.size());
   if (path.starts_with("//") && !path.starts_with("///")) {
     refuse(
-        "a SQLite store's address names no host: sqlite:PATH, or sqlite:/PATH for an absolute one",
-        std::string(address));
+        "a SQLite store's address names no host: sqlite:PATH, or sqlite:/PATH for an absolute one");
   }
   return SqliteOptions{.path = std::string(path)};
 }

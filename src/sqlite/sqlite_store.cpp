@@ -1,5 +1,6 @@
 #include "idempotency/stores/sqlite.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "sqlite/sqlite_store_impl.hpp"
@@ -27,6 +28,34 @@ BeginOutcome SqliteStore::begin(const BeginRequest& request) {
       impl_->read([&](Reader& reader) { return reader.records.peek(request, impl_->now()); });
   if (settled) return *std::move(settled);
   return impl_->write([&](Records& records, Timestamp now) { return records.begin(request, now); });
+}
+
+/// What has to be written is written in one transaction, and so with one flush.
+std::vector<BeginOutcome> SqliteStore::begin_many(const std::vector<BeginRequest>& requests) {
+  impl_->refuse_nested();
+  if (requests.empty()) return {};
+  std::vector<std::optional<BeginOutcome>> answers = impl_->read([&](Reader& reader) {
+    std::vector<std::optional<BeginOutcome>> settled;
+    settled.reserve(requests.size());
+    for (const BeginRequest& request : requests)
+      settled.push_back(reader.records.peek(request, impl_->now()));
+    return settled;
+  });
+  const auto is_open = [](const std::optional<BeginOutcome>& answer) { return !answer; };
+  if (std::any_of(answers.begin(), answers.end(), is_open)) {
+    answers = impl_->write([&](Records& records, Timestamp now) {
+      std::vector<std::optional<BeginOutcome>> all = answers;  // the write may be tried again
+      for (std::size_t at = 0; at < all.size(); ++at) {
+        if (!all[at]) all[at] = records.begin(requests[at], now);
+      }
+      return all;
+    });
+  }
+  std::vector<BeginOutcome> outcomes;
+  outcomes.reserve(answers.size());
+  for (std::optional<BeginOutcome>& answer : answers)
+    outcomes.push_back(*std::move(answer));
+  return outcomes;
 }
 
 WriteOutcome SqliteStore::issue(const IssueRequest& request) {

@@ -22,6 +22,7 @@ class OwningFixture {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(AnyStoreOwning, StoreConformance, OwningFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(AnyStoreOwning, BatchStoreConformance, OwningFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(AnyStoreOwning, BatchBeginStoreConformance, OwningFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(AnyStoreOwning, IssuingStoreConformance, OwningFixture);
 
 }  // namespace

@@ -301,6 +301,20 @@ constexpr std::array rule_cases{
              "BatchStoreConformance.RenewsManyLeasesAtOnce"},
     RuleCase{BrokenRule::empty_batch_refused, "empty_batch_refused",
              "BatchStoreConformance.RenewsNothingWhenAskedForNothing"},
+    RuleCase{BrokenRule::batch_begins_all_as_the_first_asks, "batch_begins_all_as_the_first_asks",
+             "BatchBeginStoreConformance.BeginsEachRecordAsItsOwnRequestSays"},
+    RuleCase{BrokenRule::batch_answers_in_the_order_of_keys, "batch_answers_in_the_order_of_keys",
+             "BatchBeginStoreConformance.AnswersInTheOrderOfTheRequestsWhateverTheyMeet"},
+    RuleCase{BrokenRule::batch_judges_each_key_once, "batch_judges_each_key_once",
+             "BatchBeginStoreConformance.JudgesTheRequestsOfOneKeyOneAfterTheOther"},
+    RuleCase{BrokenRule::batch_begins_with_other_tokens, "batch_begins_with_other_tokens",
+             "BatchBeginStoreConformance.MayBeRepeatedWithTheSameTokens"},
+    RuleCase{BrokenRule::batch_begins_a_hundred, "batch_begins_a_hundred",
+             "BatchBeginStoreConformance.BeginsManyAtOnce"},
+    RuleCase{BrokenRule::empty_batch_of_begins_refused, "empty_batch_of_begins_refused",
+             "BatchBeginStoreConformance.BeginsNothingWhenAskedForNothing"},
+    RuleCase{BrokenRule::batch_of_begins_looks_then_writes, "batch_of_begins_looks_then_writes",
+             "BatchBeginStoreConformance.GivesEachOfTheSameKeysToOneOfManyBatches"},
     RuleCase{BrokenRule::second_handle_has_its_own_records, "second_handle_has_its_own_records",
              "StoreConformance.SharesItsRecordsWithASecondHandle"},
     RuleCase{BrokenRule::handle_trusts_its_memory, "handle_trusts_its_memory",
@@ -388,6 +402,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, StoreConformance, ReferenceFixtur
 INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, AdminStoreConformance, ReferenceFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, SettlementConformance, ReferenceFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, BatchStoreConformance, ReferenceFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, BatchBeginStoreConformance, ReferenceFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(ReferenceStore, TransactionalStoreConformance, ReferenceFixture);
 
 class BrokenStore : public ::testing::TestWithParam<RuleCase> {};

@@ -47,6 +47,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, StoreConformance, CachedM
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, AdminStoreConformance, CachedMemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, SettlementConformance, CachedMemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, BatchStoreConformance, CachedMemoryFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, BatchBeginStoreConformance,
+                               CachedMemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverMemory, IssuingStoreConformance,
                                CachedMemoryFixture);
 
@@ -54,6 +56,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, StoreConformance, CachedS
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, AdminStoreConformance, CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, SettlementConformance, CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, BatchStoreConformance, CachedSqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, BatchBeginStoreConformance,
+                               CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, IssuingStoreConformance,
                                CachedSqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(CachingStoreOverSqlite, TransactionalStoreConformance,

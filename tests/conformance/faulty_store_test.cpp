@@ -26,6 +26,8 @@ INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, StoreConformance, Fault
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, AdminStoreConformance, FaultlessFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, SettlementConformance, FaultlessFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, BatchStoreConformance, FaultlessFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, BatchBeginStoreConformance,
+                               FaultlessFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(FaultyStoreWithoutFaults, IssuingStoreConformance, FaultlessFixture);
 
 }  // namespace

@@ -12,6 +12,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, StoreConformance, MemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, AdminStoreConformance, MemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, SettlementConformance, MemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, BatchStoreConformance, MemoryFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, BatchBeginStoreConformance, MemoryFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MemoryStore, IssuingStoreConformance, MemoryFixture);
 
 }  // namespace

@@ -90,6 +90,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, StoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, AdminStoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, SettlementConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, BatchStoreConformance, MySqlFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, BatchBeginStoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, IssuingStoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStore, TransactionalStoreConformance, MySqlFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(MySqlStoreOnAnUnusualConnection, TransactionalStoreConformance,

@@ -55,12 +55,14 @@ INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, StoreConformance, OlderRedisFixt
 INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, AdminStoreConformance, OlderRedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, SettlementConformance, OlderRedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, BatchStoreConformance, OlderRedisFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, BatchBeginStoreConformance, OlderRedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(OlderRedisStore, IssuingStoreConformance, OlderRedisFixture);
 
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, StoreConformance, RedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, AdminStoreConformance, RedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, SettlementConformance, RedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, BatchStoreConformance, RedisFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, BatchBeginStoreConformance, RedisFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(RedisStore, IssuingStoreConformance, RedisFixture);
 
 }  // namespace

@@ -29,6 +29,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, StoreConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, AdminStoreConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, SettlementConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, BatchStoreConformance, SqliteFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, BatchBeginStoreConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, IssuingStoreConformance, SqliteFixture);
 INSTANTIATE_TYPED_TEST_SUITE_P(SqliteStore, TransactionalStoreConformance, SqliteFixture);
 

@@ -10,6 +10,7 @@
 
 #include "idempotency/edges/http_fingerprint.hpp"
 #include "idempotency/edges/http_key.hpp"
+#include "idempotency/edges/http_message.hpp"
 #include "seeds.hpp"
 
 namespace {
@@ -33,6 +34,13 @@ void check_key(std::string_view value) {
 }
 
 void check_normal_forms(std::string_view text) {
+  const idempotency::HttpTarget target = idempotency::split_http_target(text);
+  if (target.path.size() + target.query.size() > text.size() + 1) std::abort();
+  if (idempotency::split_http_target(std::string("http://h") + std::string(text)).query !=
+          target.query &&
+      text.starts_with('/')) {
+    std::abort();
+  }
   const std::string normal = idempotency::normalized_percent_encoding(text);
   if (normal.size() > text.size()) std::abort();
   std::string joined;

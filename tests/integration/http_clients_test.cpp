@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <string>
@@ -171,6 +172,65 @@ TEST_F(Node, PaysOnceEachHoweverOftenItHasToRepeatItself) {
   EXPECT_EQ(expected.size(), 24U);
   EXPECT_GT(replayed, 0);
   EXPECT_GT(proxy.harmed(), 20U);
+}
+
+/// As load: two threads that ask for the same payments, each of them twice.
+class Wrk : public ClientProgramTest {
+ protected:
+  Wrk() : ClientProgramTest("wrk") {
+    std::ofstream(script_) << R"lua(
+local threads = {}
+function setup(thread) table.insert(threads, thread) end
+function init(arguments) asked = 0; first = 0; again = 0; running = 0; other = 0 end
+function request()
+  local payment = math.floor(asked / 2)
+  asked = asked + 1
+  return wrk.format("POST", nil, {["Idempotency-Key"] = '"k' .. payment .. '"'}, tostring(payment))
+end
+function response(status, headers, body)
+  if status == 409 then running = running + 1
+  elseif status ~= 201 or body ~= "effect 1\n" then other = other + 1
+  elseif headers["Idempotent-Replayed"] == "true" then again = again + 1
+  else first = first + 1 end
+end
+function done(summary, latency, requests)
+  for _, name in ipairs({"first", "again", "running", "other"}) do
+    local sum = 0
+    for _, thread in ipairs(threads) do sum = sum + thread:get(name) end
+    print(name .. "=" .. sum)
+  end
+  local errors = summary.errors
+  print("broken=" .. errors.connect + errors.read + errors.write + errors.timeout)
+end
+)lua";
+  }
+
+  TemporaryDirectory folder_;
+  std::string script_ = folder_.file("pay.lua");
+};
+
+TEST_F(Wrk, FindsEachPaymentOnceHoweverOftenItIsAskedForAtOnce) {
+  Bank bank;
+
+  const std::vector<std::string> lines =
+      output_of({"--threads", "2", "--connections", "8", "--duration", "2s", "--script", script_,
+                 "http://127.0.0.1:" + std::to_string(bank.port()) + "/pay"});
+
+  std::map<std::string, int> counts;
+  for (const std::string& line : lines) {
+    const std::size_t mark = line.find('=');
+    if (mark != std::string::npos) counts[line.substr(0, mark)] = std::stoi(line.substr(mark + 1));
+  }
+  const Effects effects = bank.effects();
+  for (const auto& [payment, count] : effects)
+    EXPECT_EQ(count, 1) << payment;
+  EXPECT_EQ(counts["other"], 0);
+  EXPECT_EQ(counts["broken"], 0);
+  EXPECT_GT(counts["first"], 0);
+  EXPECT_GT(counts["again"] + counts["running"], 0);
+  // What was under way at the end took effect and was not heard of.
+  EXPECT_GE(effects.size(), static_cast<std::size_t>(counts["first"]));
+  EXPECT_LE(effects.size(), static_cast<std::size_t>(counts["first"]) + 8);
 }
 
 }  // namespace

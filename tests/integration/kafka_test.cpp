@@ -4,8 +4,10 @@
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -414,6 +416,56 @@ TEST_F(Kafka, EndsAlsoWhenItsBrokersHaveGone) {
   }
 
   EXPECT_TRUE(seen.contains("8"));
+}
+
+TEST_F(Kafka, KeepsTheOrderOfAPartitionInBatchesWhoseFirstMessageFails) {
+  for (const char* id : {"a", "b", "c"})
+    cluster_.send("orders", 0, id, "");
+  cluster_.send("orders", 1, "d", "");
+  IdempotentConsumer consumer{guard_, order_key(), {.first_delay = 1ms, .longest_delay = 1ms}};
+  std::vector<std::string> handled;
+  int failures = 2;
+  {
+    KafkaConsumer source{options()};
+    for (int round = 0; round < 1'500 && handled.size() < 6; ++round) {
+      source.poll_batch([&](MessageBatch& batch) {
+        consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
+          handled.push_back(message.key);
+          if (message.key == "a" && failures-- > 0) throw RetryableFailure("later");
+        });
+      });
+    }
+  }
+
+  std::vector<std::string> of_first;
+  std::copy_if(handled.begin(), handled.end(), std::back_inserter(of_first),
+               [](const std::string& key) { return key != "d"; });
+  EXPECT_EQ(of_first, (std::vector<std::string>{"a", "a", "a", "b", "c"}));
+  EXPECT_EQ(handled.size(), 6U);
+  EXPECT_EQ(cluster_.committed("billing", "orders", 0), 3);
+  EXPECT_EQ(cluster_.committed("billing", "orders", 1), 1);
+}
+
+TEST_F(Kafka, HandsWhatABatchDidNotSettleOverAgainAsIfForTheFirstTime) {
+  for (const char* id : {"a", "b", "c"})
+    cluster_.send("orders", 0, id, "");
+  std::vector<std::string> first;
+  std::set<std::uint32_t> deliveries;
+  {
+    KafkaConsumer source{options()};
+    for (int round = 0; round < 1'500 && first.size() < 2; ++round) {
+      source.poll_batch([&](MessageBatch& batch) {
+        first.push_back(batch.messages().front().key);
+        for (const ReceivedMessage& message : batch.messages())
+          deliveries.insert(message.delivery_count);
+        batch.settle(0, {});
+      });
+    }
+  }
+
+  EXPECT_EQ(first, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(deliveries, (std::set<std::uint32_t>{1})) << "nobody had handled them";
+  EXPECT_EQ(cluster_.committed("billing", "orders", 0), 2);
 }
 
 TEST_F(Kafka, RefusesWhatCannotWork) {

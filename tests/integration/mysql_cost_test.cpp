@@ -491,5 +491,37 @@ TEST_F(MySqlCost, IsFewBytesForASmallRecord) {
   EXPECT_LE(leaves * page / records, 215U);
 }
 
+// The server makes one transaction of the statement: one flush, however many records it makes.
+TEST_F(MySqlCost, IsOneExchangeAndOneFlushToBeginABatch) {
+  run("warm-up");
+  const auto begin = [&](const std::string& value) {
+    std::vector<Operation> operations;
+    for (int number = 0; number < 50; ++number)
+      operations.push_back(operation(value + '-' + std::to_string(number)));
+    return guard_.begin_many(std::move(operations));
+  };
+  std::vector<RunBatch> batches;
+
+  const Counts fresh = cost_of([&](const std::string& value) { batches.push_back(begin(value)); });
+  for (RunBatch& batch : batches) {
+    for (std::size_t place = 0; place < batch.size(); ++place) {
+      ASSERT_EQ(batch.run(place, [] { return std::string("result"); }).status(),
+                RunStatus::executed);
+    }
+  }
+  const Counts repeated = cost_of([&](const std::string& value) {
+    RunBatch batch = begin(value);
+    for (std::size_t place = 0; place < batch.size(); ++place) {
+      EXPECT_EQ(batch.run(place, [] { return std::string("result"); }).status(),
+                RunStatus::replayed);
+    }
+  });
+
+  const std::uint64_t statements = MariaDbServer::is_mysql() ? 3 : 1;
+  EXPECT_EQ(fresh, (Counts{.exchanges = 1, .statements = statements, .prepared = 0, .flushes = 1}));
+  EXPECT_EQ(repeated,
+            (Counts{.exchanges = 1, .statements = statements, .prepared = 0, .flushes = 0}));
+}
+
 }  // namespace
 }  // namespace idempotency

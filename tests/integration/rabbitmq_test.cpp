@@ -359,6 +359,34 @@ TEST_F(RabbitMq, CountsTheDeliveriesOfAQuorumQueue) {
   EXPECT_EQ(deliveries, (std::vector<std::uint32_t>{1, 2, 3}));
 }
 
+TEST_F(RabbitMq, HandsABatchOverAndGivesBackWhatWasNotSettled) {
+  for (const char* id : {"7", "8", "7", "9"})
+    send(id);
+  RabbitMqOptions set_up = options();
+  set_up.wait = 10s;  // for the first message of a round
+  IdempotentConsumer consumer{guard_, order_key()};
+  std::vector<std::string> handled;
+  std::size_t settled = 0;
+  RabbitMqConsumer source{set_up};
+
+  for (int round = 0; round < 100 && settled < 4; ++round) {
+    settled += source
+                   .poll_batch([&](MessageBatch& batch) {
+                     if (round == 0) return;  // nothing is settled
+                     consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
+                       handled.push_back(message.headers.front().second);
+                     });
+                   })
+                   .handled;
+  }
+
+  EXPECT_EQ(settled, 4U);
+  EXPECT_EQ(std::set<std::string>(handled.begin(), handled.end()),
+            (std::set<std::string>{"7", "8", "9"}));
+  EXPECT_EQ(handled.size(), 3U);
+  EXPECT_EQ(depth(queue_), 0U);
+}
+
 TEST_F(RabbitMq, RefusesWhatCannotWork) {
   const auto code = [](const RabbitMqOptions& wrong) {
     return testing_support::code_of([&] {

@@ -334,5 +334,41 @@ TEST(RedisMemory, HoldsAMillionSmallRecordsInLessThan190BytesEach) {
   EXPECT_LE(bytes, 190.0);
 }
 
+TEST_F(RedisCost, IsOneExchangeToBeginABatchAndOneToFinishEachRun) {
+  FaultProxy proxy(server().port());
+  RedisOptions options = server().options();
+  options.port = proxy.port();
+  RedisStore store(options);
+  IdempotencyGuard guard{store};
+  const auto batch_of = [&](const char* type) {
+    std::vector<Operation> operations;
+    for (int number = 0; number < 50; ++number)
+      operations.push_back({.key = Key(type, std::to_string(number))});
+    return guard.begin_many(std::move(operations));
+  };
+  static_cast<void>(guard.run({.key = {"payment", "warm"}}, [] { return 1; }));
+  static_cast<void>(monitor_.commands());
+
+  const std::uint64_t before = proxy.requests();
+  RunBatch first = batch_of("order");
+  const std::uint64_t begun = proxy.requests();
+  for (std::size_t place = 0; place < first.size(); ++place)
+    EXPECT_EQ(first.run(place, [] { return 1; }).status(), RunStatus::executed);
+  const std::uint64_t finished = proxy.requests();
+  RunBatch second = batch_of("order");
+  for (std::size_t place = 0; place < second.size(); ++place)
+    EXPECT_EQ(second.run(place, [] { return 1; }).status(), RunStatus::replayed);
+  const std::uint64_t repeated = proxy.requests();
+  RunBatch held = batch_of("payment");
+  for (std::size_t place = 0; place < held.size(); ++place)
+    EXPECT_EQ(held.run(place, [] { return 1; }).status(), RunStatus::executed);
+  const std::uint64_t ended = proxy.requests();
+
+  EXPECT_EQ(begun - before, 1U);
+  EXPECT_EQ(finished - begun, 50U);
+  EXPECT_EQ(repeated - finished, 1U) << "a batch of duplicates is one exchange";
+  EXPECT_EQ(ended - repeated, 101U) << "under hold each is marked before its handler starts";
+}
+
 }  // namespace
 }  // namespace idempotency

@@ -13,6 +13,7 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/barrier.hpp"
 #include "support/error_of.hpp"
+#include "support/free_port.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 #include "support/redis_stand_in.hpp"

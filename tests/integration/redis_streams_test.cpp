@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -387,6 +388,56 @@ TEST_F(RedisStreams, RefuseAKeyThatHoldsNoStream) {
                   source.run({}, [](const ReceivedMessage&) { return MessageDisposition{}; }));
             }),
             Errc::store_corrupt);
+}
+
+TEST_F(RedisStreams, HandABatchOverThatIsBegunAtOnceAndSettledOneByOne) {
+  RedisStreamConsumer source{options()};
+  IdempotentConsumer consumer{guard_, order_key()};
+  for (const char* id : {"7", "8", "7", "9"})
+    send(id);
+  std::vector<std::string> handled;
+  std::vector<std::int64_t> pending_before;
+  std::size_t largest = 0;
+  std::size_t settled = 0;
+
+  for (int round = 0; round < 5'000 && settled < 4; ++round) {
+    settled += source
+                   .poll_batch([&](MessageBatch& batch) {
+                     largest = std::max(largest, batch.messages().size());
+                     consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
+                       handled.push_back(message.headers.front().second);
+                       pending_before.push_back(pending());
+                     });
+                   })
+                   .handled;
+  }
+
+  EXPECT_EQ(settled, 4U);
+  EXPECT_EQ(largest, 4U);
+  EXPECT_EQ(handled, (std::vector<std::string>{"7", "8", "9"}));
+  EXPECT_EQ(pending_before, (std::vector<std::int64_t>{4, 3, 1}));
+  EXPECT_EQ(pending(), 0);
+}
+
+TEST_F(RedisStreams, GiveBackWhatABatchDidNotSettle) {
+  send("7");
+  send("8");
+  RedisStreamConsumer source{options()};
+  const PolledMessages polled = source.poll_batch([](MessageBatch& batch) {
+    batch.settle(1, {});
+    EXPECT_THROW(batch.settle(1, {}), Error) << "it has been settled";
+    EXPECT_THROW(batch.settle(2, {}), Error) << "there is no such message";
+  });
+  RedisStreamConsumer heir{options()};
+  std::vector<std::string> seen;
+
+  poll_until(heir, 1, [&](const ReceivedMessage& message) {
+    seen.push_back(message.headers.front().second);
+    return MessageDisposition{};
+  });
+
+  EXPECT_EQ(polled.handled, 1U);
+  EXPECT_EQ(seen, (std::vector<std::string>{"7"}));
 }
 
 TEST(RedisStreamsServer, MayDieInTheMiddleOfAHandler) {

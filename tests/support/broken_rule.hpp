@@ -155,6 +155,14 @@ enum class BrokenRule : std::uint8_t {
   batch_renews_all_for_the_first_lease,
   batch_renews_a_hundred,
   empty_batch_refused,
+  // batches of begins
+  batch_begins_all_as_the_first_asks,
+  batch_answers_in_the_order_of_keys,
+  batch_judges_each_key_once,
+  batch_begins_with_other_tokens,
+  batch_begins_a_hundred,
+  empty_batch_of_begins_refused,
+  batch_of_begins_looks_then_writes,
 
   // handles and transactions
   second_handle_has_its_own_records,

@@ -1,9 +1,6 @@
 #include "support/mariadb_server.hpp"
 
-#include <arpa/inet.h>
 #include <mysql.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,10 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <random>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+
+#include "support/free_port.hpp"
 
 namespace idempotency::testing_support {
 
@@ -41,29 +39,6 @@ std::string server_program() {
   return named != nullptr ? named : program({"mariadbd", "mysqld"});
 }
 std::string install_program() { return program({"mariadb-install-db", "mysql_install_db"}); }
-
-bool is_free(std::uint16_t port) {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  place.sin_port = htons(port);
-  const bool free =
-      descriptor >= 0 && ::bind(descriptor, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
-  if (descriptor >= 0) ::close(descriptor);
-  return free;
-}
-
-/// A port that nobody listens on now. Another could take it before the server does; then the server's start fails loudly. Not of
-/// those that the system gives to connections: while the server is down, one of them could take its place.
-std::uint16_t free_port() {
-  std::random_device random;
-  for (int attempt = 0; attempt < 200; ++attempt) {
-    const auto port = static_cast<std::uint16_t>(15'000 + random() % 15'000);
-    if (is_free(port)) return port;
-  }
-  throw std::runtime_error("no free port");
-}
 
 /// The end of a server's log, for a message.
 std::string end_of(const std::string& log) {

@@ -1,12 +1,9 @@
 #include "support/rabbitmq_server.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,11 +13,11 @@
 #include <fstream>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "edges/rabbitmq/rabbitmq_link.hpp"
+#include "support/free_port.hpp"
 
 namespace idempotency::testing_support {
 
@@ -47,25 +44,10 @@ class NeedsRabbitMqServer : public ::testing::Environment {
 const ::testing::Environment* const needs_rabbitmq_server =
     ::testing::AddGlobalTestEnvironment(new NeedsRabbitMqServer);
 
-std::uint16_t any_free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (descriptor < 0 || ::bind(descriptor, any, size) != 0 ||
-      ::getsockname(descriptor, any, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "no free port");
-  }
-  ::close(descriptor);
-  return ntohs(address.sin_port);
-}
-
 struct Ports {
-  std::uint16_t server = any_free_port();
-  std::uint16_t distribution = any_free_port();
-  std::uint16_t epmd = any_free_port();
+  std::uint16_t server = free_port();
+  std::uint16_t distribution = free_port();
+  std::uint16_t epmd = free_port();
 };
 
 void execute(const std::vector<std::string>& words) {

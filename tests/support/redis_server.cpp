@@ -1,19 +1,17 @@
 #include "support/redis_server.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
-#include <system_error>
 #include <thread>
+
+#include "support/free_port.hpp"
 
 namespace idempotency::testing_support {
 
@@ -76,21 +74,6 @@ const ::testing::Environment* const needs_redis_server =
     ::testing::AddGlobalTestEnvironment(new NeedsRedisServer);
 
 }  // namespace
-
-std::uint16_t free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (descriptor < 0 || ::bind(descriptor, any, size) != 0 ||
-      ::getsockname(descriptor, any, &size) != 0) {
-    throw std::system_error(errno, std::generic_category(), "no free port");
-  }
-  ::close(descriptor);
-  return ntohs(address.sin_port);
-}
 
 RedisServer::RedisServer(std::vector<std::string> settings, std::optional<Encryption> encryption)
     : settings_(std::move(settings)), encryption_(std::move(encryption)) {

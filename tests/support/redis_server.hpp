@@ -15,9 +15,6 @@
 
 namespace idempotency::testing_support {
 
-/// A port of the loopback that nobody listens on at the moment.
-std::uint16_t free_port();
-
 /// A redis-server of a test's own, on a free port of the loopback and with its data in a temporary folder. It is
 /// stopped, and only it, when this is destroyed; the kernel kills it when the test is killed.
 ///

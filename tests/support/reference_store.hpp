@@ -121,6 +121,43 @@ class ReferenceStore {
   [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by, milliseconds lease) {
     return write([&](Timestamp now) { return records().renew(key, by, lease, now); });
   }
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) {
+    if (requests.empty() && breaks(Rule::empty_batch_of_begins_refused)) {
+      throw Error(Errc::invalid_argument, "nothing to begin");
+    }
+    const bool looks = breaks(Rule::batch_of_begins_looks_then_writes);
+    std::vector<bool> free;
+    for (std::size_t at = 0; looks && at < requests.size(); ++at)
+      free.push_back(!find(requests[at].key));
+    if (looks) let_others_pass();
+    std::map<std::string, BeginOutcome> by_key;
+    std::vector<BeginOutcome> outcomes;
+    for (const BeginRequest& request : requests) {
+      const std::string key = request.key.text();
+      if (breaks(Rule::batch_begins_a_hundred) && outcomes.size() >= 100) {
+        outcomes.push_back(InProgress{milliseconds{1}});
+      } else if (breaks(Rule::batch_judges_each_key_once) && by_key.contains(key)) {
+        outcomes.push_back(by_key.at(key));
+      } else {
+        BeginRequest sent = request;
+        if (breaks(Rule::batch_begins_all_as_the_first_asks)) {
+          sent = requests.front();
+          sent.key = request.key;
+        }
+        if (breaks(Rule::batch_begins_with_other_tokens)) sent.owner = OwnerToken::generate();
+        BeginOutcome outcome = begin(sent);
+        if (looks && free[outcomes.size()]) outcome = Acquired{1, 1};
+        by_key.insert_or_assign(key, outcome);
+        outcomes.push_back(std::move(outcome));
+      }
+    }
+    if (!breaks(Rule::batch_answers_in_the_order_of_keys)) return outcomes;
+    outcomes.clear();
+    for (const auto& [key, outcome] : by_key)
+      outcomes.push_back(outcome);
+    outcomes.resize(requests.size(), BeginOutcome{NotIssued{}});
+    return outcomes;
+  }
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) {
     std::vector<WriteOutcome> outcomes;
     if (renewals.empty() && breaks(Rule::empty_batch_refused)) {
@@ -358,6 +395,7 @@ class ReferenceApplication {
 
 static_assert(AdminStore<ReferenceStore>);
 static_assert(BatchStore<ReferenceStore>);
+static_assert(BatchBeginStore<ReferenceStore>);
 static_assert(TransactionalStore<ReferenceStore>);
 
 }  // namespace idempotency::testing_support

@@ -11,6 +11,7 @@
 #include "idempotency/guard.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/stores/open.hpp"
+#include "idempotency/stores/sqlite.hpp"
 #include "support/error_of.hpp"
 #include "support/temporary_directory.hpp"
 
@@ -126,6 +127,13 @@ TEST(OpenStore, KeepsPasswordsOutOfItsErrors) {
   try {
     AnyStore store = open_store("mongodb://user:secret@host/db");
     ADD_FAILURE() << "it was opened";
+  } catch (const Error& error) {
+    EXPECT_EQ((std::string(error.what()) + std::string(error.detail())).find("secret"),
+              std::string::npos);
+  }
+  try {
+    const SqliteOptions options = SqliteOptions::from_address("sqlite://user:secret@host/db");
+    ADD_FAILURE() << options.path << " was taken for a path";
   } catch (const Error& error) {
     EXPECT_EQ((std::string(error.what()) + std::string(error.detail())).find("secret"),
               std::string::npos);

@@ -25,6 +25,27 @@ const HttpResponse created{.status = 201,
                            .body = std::string("a\0\n", 3)};
 
 // Stored: never change; a new form needs a new name.
+TEST(HttpTargets, AreTheSameInOriginAndInAbsoluteForm) {
+  const HttpTarget target{.path = "/pay/7", .query = "a=1&b=?"};
+  for (const char* text : {"/pay/7?a=1&b=?", "http://shop.example/pay/7?a=1&b=?",
+                           "HTTPS://shop.example:8443/pay/7?a=1&b=?", "/pay/7?a=1&b=?#part"}) {
+    EXPECT_EQ(split_http_target(text), target) << text;
+  }
+}
+
+TEST(HttpTargets, HaveAPathAlsoWhereTheAbsoluteFormHasNone) {
+  EXPECT_EQ(split_http_target("http://shop.example"), (HttpTarget{.path = "/"}));
+  EXPECT_EQ(split_http_target("http://shop.example?a=1"),
+            (HttpTarget{.path = "/", .query = "a=1"}));
+}
+
+TEST(HttpTargets, KeepWhatIsNoAbsoluteFormAsItIs) {
+  EXPECT_EQ(split_http_target("*"), (HttpTarget{.path = "*"}));
+  EXPECT_EQ(split_http_target(""), (HttpTarget{.path = ""}));
+  EXPECT_EQ(split_http_target("/http://x/y"), (HttpTarget{.path = "/http://x/y"}));
+  EXPECT_EQ(split_http_target("ftp://x/y"), (HttpTarget{.path = "ftp://x/y"}));
+}
+
 TEST(HttpResponseCodec, WritesTheBytesThatItAlwaysWrote) {
   const std::string bytes =
       encode_result(HttpResponse{.status = 201, .headers = {{"ETag", "x"}}, .body = "hi"});

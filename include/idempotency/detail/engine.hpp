@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "idempotency/detail/ports.hpp"
 #include "idempotency/observer.hpp"
@@ -34,9 +37,29 @@ struct RunOutcome {
   bool own_value = false;               ///< the handler's own value is the answer
 };
 
+/// Runs whose `begin`s were sent together, each of which waits for its turn under its own lease.
+///
+/// Thread safety: none. Lifetime: ends before its engine; what was acquired and has not run is given back then.
+class BegunRuns {
+ public:
+  struct Parts;
+  explicit BegunRuns(Parts* parts) noexcept : parts_(parts) {}
+  BegunRuns(BegunRuns&& other) noexcept : parts_(std::exchange(other.parts_, nullptr)) {}
+  BegunRuns& operator=(BegunRuns&&) = delete;
+  ~BegunRuns();
+
+  [[nodiscard]] std::size_t size() const noexcept;
+  /// Errors: also `Errc::invalid_argument` for a place that is not there or has had its turn.
+  [[nodiscard]] RunOutcome run(std::size_t place, HandlerPort& handler);
+
+ private:
+  friend class Engine;
+  Parts* parts_;
+};
+
 /// Runs handlers under the protocol: the blocking driver, without templates.
 ///
-/// Thread safety: `run` and `run_in_transaction` may be called concurrently.
+/// Thread safety: `run`, `begin_many` and `run_in_transaction` may be called concurrently.
 /// Lifetime: borrows the store; must outlive its calls; unusable in a child of `fork()`.
 class Engine {
  public:
@@ -46,6 +69,7 @@ class Engine {
   ~Engine();
 
   [[nodiscard]] RunOutcome run(Operation operation, HandlerPort& handler);
+  [[nodiscard]] BegunRuns begin_many(std::vector<Operation> operations);
   [[nodiscard]] RunOutcome run_in_transaction(Operation operation, TransactionPort& transaction,
                                               HandlerPort& handler);
 

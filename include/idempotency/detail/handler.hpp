@@ -149,6 +149,32 @@ template <class Result, class Stored>
   }
 }
 
+/// The result of running `Fn`, whatever comes of it.
+template <class Fn>
+using RunResultOf = RunResult<std::remove_reference_t<HandlerResult<Fn, Execution&>>>;
+
+/// Gives `handler` behind its port to `run_port`, and puts the result together.
+template <class Fn, class ResultClassifier, class RunPort>
+[[nodiscard]] RunResultOf<Fn> run_behind_port(Fn& handler, ResultClassifier& classifier,
+                                              RunPort run_port) {
+  using Result = HandlerResult<Fn, Execution&>;
+  if constexpr (check_result<Result>()) {
+    constexpr bool takes_execution = std::invocable<Fn&, Execution&>;
+    auto call = [&](Execution& execution) -> Result {
+      if constexpr (takes_execution) {
+        return handler(execution);
+      } else {
+        return handler();
+      }
+    };
+    HandlerPortOf<Result, decltype(call), ResultClassifier> port(call, classifier, takes_execution);
+    RunOutcome outcome = run_port(static_cast<HandlerPort&>(port));
+    return to_result<Result>(std::move(outcome), port.value());
+  } else {
+    return RunResultOf<Fn>({}, std::nullopt);
+  }
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace idempotency

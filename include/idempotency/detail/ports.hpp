@@ -37,6 +37,9 @@ class RenewalPort {
 class StorePort : public RenewalPort {
  public:
   virtual BeginOutcome begin(const BeginRequest& request) = 0;
+  /// Whether `begin_many` is one exchange; otherwise records are begun one by one.
+  [[nodiscard]] virtual bool begins_many() const noexcept { return false; }
+  virtual std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
   virtual WriteOutcome complete(const Key& key, const Ownership& by,
                                 const Completion& completion) = 0;
   virtual WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
@@ -59,6 +62,20 @@ class StorePortOf final : public StorePort {
   explicit StorePortOf(StoreT& store) noexcept : store_(&store) {}
 
   BeginOutcome begin(const BeginRequest& request) override { return store_->begin(request); }
+  [[nodiscard]] bool begins_many() const noexcept override {
+    if constexpr (requires { store_->begins_many(); }) {  // a store chosen at run time
+      return store_->begins_many();
+    } else {
+      return BatchBeginStore<StoreT>;
+    }
+  }
+  std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) override {
+    if constexpr (BatchBeginStore<StoreT>) {
+      return store_->begin_many(requests);
+    } else {
+      return StorePort::begin_many(requests);
+    }
+  }
   WriteOutcome complete(const Key& key, const Ownership& by,
                         const Completion& completion) override {
     return store_->complete(key, by, completion);

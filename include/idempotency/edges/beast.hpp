@@ -33,14 +33,13 @@ template <class Text>
 
 template <class Request>
 [[nodiscard]] HttpRequest beast_view(const Request& request, const BeastContext& context) {
-  const std::string_view target = beast_text(request.target());
-  const std::size_t end = target.find('?');
+  const HttpTarget target = split_http_target(beast_text(request.target()));
   HttpRequest view{.method = beast_text(request.method_string()),
-                   .path = target.substr(0, end),
+                   .path = target.path,
                    .route = context.route,
+                   .query = target.query,
                    .body = request.body(),
                    .principal = context.principal};
-  if (end != std::string_view::npos) view.query = target.substr(end + 1);
   for (const auto& field : request) {
     view.headers.push_back({beast_text(field.name_string()), beast_text(field.value())});
   }

@@ -1,19 +1,19 @@
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "idempotency/detail/consumer_core.hpp"
 #include "idempotency/detail/handler.hpp"
 #include "idempotency/edges/consumer_message.hpp"
+#include "idempotency/edges/consumer_options.hpp"
 #include "idempotency/execution.hpp"
 #include "idempotency/key_resolver.hpp"
 #include "idempotency/operation.hpp"
@@ -22,118 +22,6 @@
 
 namespace idempotency {
 inline namespace v0 {
-
-/// What a consumer does with a message that failed for good.
-enum class PermanentFailureAction : std::uint8_t {
-  acknowledge,  ///< the record keeps the reason; the message is done with
-  dead_letter,  ///< somebody wants to see it
-};
-
-/// Hears what became of every delivery.
-///
-/// Thread safety: the hook is called concurrently, on the thread that handles the message.
-/// Lifetime: must outlive the consumer that it is given to.
-class MessageObserver {
- public:
-  MessageObserver() = default;
-  MessageObserver(const MessageObserver&) = delete;
-  MessageObserver& operator=(const MessageObserver&) = delete;
-  virtual ~MessageObserver() = default;
-
-  /// `id`: the message's, as its trace has it.
-  virtual void on_message(std::string_view /*id*/,
-                          const MessageDisposition& /*disposition*/) noexcept {}
-};
-
-/// How an `IdempotentConsumer` works.
-struct ConsumerOptions {
-  /// A message that failed this often, or was delivered this often when it failed, is dead-lettered. At least 1.
-  std::uint32_t max_attempts = 10;
-  /// A message that is not finished is not tried any more after this many deliveries: what ends a message that kills its
-  /// consumer each time where the record cannot count (in a transaction). At least `max_attempts`.
-  std::uint32_t max_deliveries = 1'000;
-  /// The most that the first delay lasts; doubles with each attempt. At least 1 ms.
-  std::chrono::milliseconds first_delay{1'000};
-  /// No delay of the consumer's own choosing is longer. At least `first_delay`.
-  std::chrono::milliseconds longest_delay{std::chrono::minutes{5}};
-  PermanentFailureAction on_permanent_failure = PermanentFailureAction::acknowledge;
-  /// How long after its first delivery the broker may deliver a message again: its own retention, or the longest outage that is to be
-  /// survived. Records must answer longer, which is checked before a handler runs. What the delays above add up
-  /// to is the least.
-  std::chrono::milliseconds redelivery_span{0};
-  /// Of all messages; see `Operation`.
-  PolicyOverride policy = {};
-  /// May be null.
-  MessageObserver* observer = nullptr;
-};
-
-/// How many deliveries ended in which way since the consumer was made.
-struct ConsumerCounts {
-  std::uint64_t acknowledged = 0;
-  std::uint64_t redelivered = 0;
-  std::uint64_t requeued = 0;
-  std::uint64_t dead_lettered = 0;
-  std::array<std::uint64_t, message_reasons> by_reason = {};
-
-  [[nodiscard]] std::uint64_t of(MessageReason reason) const noexcept {
-    return by_reason[static_cast<std::size_t>(reason)];
-  }
-};
-
-namespace detail {
-
-/// What is known of one delivery while it is handled.
-struct DeliveryState {
-  enum class Stage : std::uint8_t { resolving, checking, asked, in_handler, handler_returned };
-  /// What an exception that says nothing itself means when it comes out of the handler.
-  enum class Silence : std::uint8_t { no_effect, unknown_effect };
-
-  std::string_view id = {};
-  std::uint32_t deliveries = 1;
-  std::uint32_t attempt = 0;  ///< of the record; 0 where it does not count
-  Stage stage = Stage::resolving;
-  Silence silence = Silence::no_effect;
-  Classifier classify = nullptr;
-  std::string key = {};
-  std::optional<Disposition> returned = std::nullopt;  ///< what the classifier said of a result
-};
-
-/// What does not depend on guard, resolver and message.
-class ConsumerCore {
- public:
-  explicit ConsumerCore(const ConsumerOptions& options);
-
-  /// Errors: `Errc::invalid_policy` when the policy forgets a message sooner than it can come again.
-  void check_retention(const Policy& policy) const;
-  /// Throws when the message has been tried too often to try once more.
-  void check_attempts(const DeliveryState& delivery) const;
-
-  struct Ended {
-    RunStatus status = RunStatus::executed;
-    std::chrono::milliseconds retry_after{0};
-    std::string_view failure = {};
-  };
-  [[nodiscard]] MessageDisposition judge(const DeliveryState& delivery, const Ended& ended);
-  /// Within a handler of an exception; lets a cancelled thread's unwinding pass.
-  [[nodiscard]] MessageDisposition judge_exception(const DeliveryState& delivery);
-  [[nodiscard]] ConsumerCounts counts() const noexcept;
-  [[nodiscard]] const ConsumerOptions& options() const noexcept { return options_; }
-  /// The most that a delay lasts after so many attempts.
-  [[nodiscard]] std::chrono::milliseconds delay_bound(std::uint32_t attempts) const noexcept;
-
- private:
-  [[nodiscard]] MessageDisposition judge_error(const DeliveryState& delivery, const Error& error);
-  [[nodiscard]] MessageDisposition judge_failure(const DeliveryState& delivery,
-                                                 Disposition disposition);
-  [[nodiscard]] MessageDisposition later(const DeliveryState& delivery, MessageReason reason) const;
-  void tell(std::string_view id, const MessageDisposition& disposition) noexcept;
-
-  ConsumerOptions options_;
-  std::array<std::atomic<std::uint64_t>, 4> by_action_{};
-  std::array<std::atomic<std::uint64_t>, message_reasons> by_reason_{};
-};
-
-}  // namespace detail
 
 /// Runs a handler once for each message, however often a broker delivers it, and says what the broker is to do.
 ///
@@ -169,8 +57,45 @@ class IdempotentConsumer {
   [[nodiscard]] MessageDisposition handle(const Message& message, Handler&& handler,
                                           ResultClassifier&& classifier) {
     return guarded(message, [&](Operation operation, detail::DeliveryState& delivery) {
-      return run(std::move(operation), delivery, message, handler, classifier);
+      return run(delivery, message, handler, classifier, [&](auto&& call, auto&& judge) {
+        return guard_->run(std::move(operation), call, judge);
+      });
     });
+  }
+
+  /// Handles a batch of an adapter's, one message after the other, and settles each as soon as it is handled. Their records are
+  /// begun in one exchange where the store can do that, so that finished duplicates cost nothing more; see
+  /// `IdempotencyGuard::begin_many`. A message that was delivered before is begun at its turn; where a broker does not count, what was begun
+  /// and did not get its turn counts as tried, and ends after `max_deliveries` instead of `max_attempts`. Ends early behind a disposition that says `MessageFlow::stop`.
+  ///
+  /// Errors: those of `MessageBatch::settle`.
+  template <class Handler>
+  void handle_batch(MessageBatch& batch, Handler&& handler) {
+    handle_each(
+        batch.messages(), handler, [&](std::size_t place) { return batch.may_be_handled(place); },
+        [&](std::size_t place, const MessageDisposition& disposition) {
+          batch.settle(place, disposition);
+        });
+  }
+  /// The same for messages that come from elsewhere: a disposition for each, in their order. Behind one that says
+  /// `MessageFlow::stop` none is handled, and all are to be delivered again.
+  template <class Messages, class Handler>
+    requires(!std::derived_from<Messages, MessageBatch>)
+  [[nodiscard]] std::vector<MessageDisposition> handle_batch(const Messages& messages,
+                                                             Handler&& handler) {
+    const MessageDisposition untouched{.action = MessageAction::redeliver_later,
+                                       .reason = MessageReason::refused,
+                                       .flow = MessageFlow::stop,
+                                       .delay = core_.options().first_delay};
+    std::vector<MessageDisposition> dispositions(
+        static_cast<std::size_t>(std::distance(std::begin(messages), std::end(messages))),
+        untouched);
+    handle_each(
+        messages, handler, [](std::size_t) { return true; },
+        [&](std::size_t place, const MessageDisposition& disposition) {
+          dispositions[place] = disposition;
+        });
+    return dispositions;
   }
 
   /// Handles one delivery in a transaction of the guard's store: what the handler does on that database and the record are
@@ -204,28 +129,93 @@ class IdempotentConsumer {
   template <class Message, class Run>
   MessageDisposition guarded(const Message& message, Run run_it) {
     detail::DeliveryState delivery = state_of(message);
+    return judged(delivery, [&] { return run_it(operation_of(message, delivery), delivery); });
+  }
+
+  /// What becomes of a delivery, from how its run ended.
+  template <class Run>
+  MessageDisposition judged(const detail::DeliveryState& delivery, Run run_it) {
     try {
-      Operation operation{.key = resolver_.key(message),
-                          .fingerprint = resolver_.fingerprint(message),
-                          .trace = std::string(delivery.id),
-                          .policy = core_.options().policy};
-      delivery.key = operation.key.text();
-      delivery.stage = Stage::checking;
-      const Policy policy = guard_->policy_of(operation);
-      core_.check_retention(policy);
-      delivery.classify = policy.classify;
-      if (policy.on_expired_lease == RecordMode::hold) delivery.silence = Silence::unknown_effect;
-      delivery.stage = Stage::asked;
-      const auto result = run_it(std::move(operation), delivery);
+      const auto result = run_it();
       return core_.judge(delivery, {result.status(), result.retry_after(), result.failure()});
     } catch (...) {
       return core_.judge_exception(delivery);
     }
   }
 
-  template <class Message, class Handler, class ResultClassifier>
-  auto run(Operation operation, detail::DeliveryState& delivery, const Message& message,
-           Handler& handler, ResultClassifier& classifier) {
+  /// What is asked of the guard for a message. Errors: those of key resolvers and policies.
+  template <class Message>
+  Operation operation_of(const Message& message, detail::DeliveryState& delivery) {
+    Operation operation{.key = resolver_.key(message),
+                        .fingerprint = resolver_.fingerprint(message),
+                        .trace = std::string(delivery.id),
+                        .policy = core_.options().policy};
+    delivery.key = operation.key.text();
+    delivery.stage = Stage::checking;
+    const Policy policy = guard_->policy_of(operation);
+    core_.check_retention(policy);
+    delivery.classify = policy.classify;
+    if (policy.on_expired_lease == RecordMode::hold) delivery.silence = Silence::unknown_effect;
+    delivery.stage = Stage::asked;
+    return operation;
+  }
+
+  /// A message of a batch before its turn.
+  struct Waiting {
+    detail::DeliveryState delivery;
+    std::size_t place = 0;  ///< among the runs
+    std::optional<MessageDisposition> disposition = std::nullopt;
+  };
+
+  template <class Messages, class Handler, class MayBeHandled, class Settle>
+  void handle_each(const Messages& messages, Handler& handler, MayBeHandled may_be_handled,
+                   Settle settle) {
+    std::vector<Waiting> waiting;
+    std::vector<Operation> operations;
+    for (const auto& message : messages) {
+      Waiting& one = waiting.emplace_back(Waiting{.delivery = state_of(message)});
+      // What comes again may stand behind one that ended the process: it is begun at its turn, so that waiting counts as no try.
+      if (one.delivery.deliveries > 1) continue;
+      try {
+        operations.push_back(operation_of(message, one.delivery));
+        one.place = operations.size() - 1;
+        one.delivery.begun_ahead = true;
+      } catch (...) {
+        one.disposition = core_.judge_exception(one.delivery);
+      }
+    }
+    const auto begin = [&] { return guard_->begin_many(std::move(operations)); };
+    std::optional<decltype(begin())> runs;
+    try {
+      runs.emplace(begin());
+    } catch (...) {
+      for (Waiting& one : waiting) {
+        if (one.delivery.begun_ahead) one.disposition = core_.judge_exception(one.delivery);
+      }
+    }
+    const detail::AlwaysSuccess classifier;
+    std::size_t at = 0;
+    for (const auto& message : messages) {
+      const std::size_t place = at++;
+      if (!may_be_handled(place)) continue;
+      Waiting& one = waiting[place];
+      if (!one.disposition && !one.delivery.begun_ahead) {
+        one.disposition = handle(message, handler);
+      } else if (!one.disposition) {
+        one.disposition = judged(one.delivery, [&] {
+          return run(one.delivery, message, handler, classifier,
+                     [&](auto&& call, auto&& judge) { return runs->run(one.place, call, judge); });
+        });
+      }
+      settle(place, *one.disposition);
+      if (one.disposition->flow == MessageFlow::stop) return;
+    }
+  }
+
+  /// Makes the call of the guard's and the judge of its results, and gives both to `start`.
+  template <class Message, class Handler, class ResultClassifier, class Start>
+  auto run(detail::DeliveryState& delivery, const Message& message, Handler& handler,
+           ResultClassifier& classifier, Start start) {
     const auto judge = [&](const auto& result) {
       const Disposition judged = std::as_const(classifier)(result);
       delivery.returned = judged;
@@ -243,19 +233,15 @@ class IdempotentConsumer {
     };
     if constexpr (std::invocable<Handler&, const Message&, Execution&>) {
       delivery.silence = Silence::no_effect;  // it can say where its effect begins
-      return guard_->run(std::move(operation), with_execution, judge);
+      return start(with_execution, judge);
     } else {
       static_assert(std::invocable<Handler&, const Message&>,
                     "idempotency: the handler of a message must be callable with (const Message&) "
                     "or (const Message&, Execution&).");
       // Under `hold` the guard takes an exception of a handler without Execution& for an unknown effect, so it must not see one
       // that the handler did not ask for; under `take_over` it makes no difference.
-      if (delivery.silence == Silence::no_effect) {
-        return guard_->run(std::move(operation), with_execution, judge);
-      }
-      return guard_->run(
-          std::move(operation), [&] { return called(delivery, [&] { return handler(message); }); },
-          judge);
+      if (delivery.silence == Silence::no_effect) return start(with_execution, judge);
+      return start([&] { return called(delivery, [&] { return handler(message); }); }, judge);
     }
   }
 

@@ -97,6 +97,26 @@ struct MessageDisposition {
 /// Preconditions: throws nothing. An adapter that meets an exception leaves the message with the broker and lets it pass.
 using MessageCallback = std::function<MessageDisposition(const ReceivedMessage&)>;
 
+/// Messages that an adapter hands over together, in the order in which it got them.
+///
+/// Thread safety: none; it belongs to the thread that it is handed to. Lifetime: the callback's.
+class MessageBatch {
+ public:
+  MessageBatch() = default;
+  MessageBatch(const MessageBatch&) = delete;
+  MessageBatch& operator=(const MessageBatch&) = delete;
+  virtual ~MessageBatch() = default;
+
+  [[nodiscard]] virtual const std::vector<ReceivedMessage>& messages() const noexcept = 0;
+  /// False once a message before it has to be handled again first, where the broker keeps an order.
+  [[nodiscard]] virtual bool may_be_handled(std::size_t place) const noexcept = 0;
+  /// Tells the broker what is to become of one message. Errors: those of the adapter's `poll`.
+  virtual void settle(std::size_t place, const MessageDisposition& disposition) = 0;
+};
+
+/// What an adapter calls with each batch: mostly `consumer.handle_batch(batch, handler)`. What it does not settle is delivered again.
+using MessageBatchCallback = std::function<void(MessageBatch&)>;
+
 /// What one round of an adapter has done.
 struct PolledMessages {
   std::size_t handled = 0;  ///< handed to the callback and settled with the broker

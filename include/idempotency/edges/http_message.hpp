@@ -36,6 +36,17 @@ struct HttpRequest {
   [[nodiscard]] std::string_view header(std::string_view name) const noexcept;
 };
 
+/// Path and query of a request's target, as they were sent.
+struct HttpTarget {
+  std::string_view path;
+  std::string_view query = {};  ///< without the `?`
+  friend bool operator==(const HttpTarget&, const HttpTarget&) = default;
+};
+
+/// Takes a target apart, in origin form (`/pay?a=1`) or in absolute form (`http://host/pay?a=1`), as proxies and some clients send it: the
+/// same request has the same path. A fragment is dropped. RFC 9112 sections 3.2.1 and 3.2.2.
+[[nodiscard]] HttpTarget split_http_target(std::string_view target) noexcept;
+
 /// One header field of a response.
 struct HttpHeader {
   std::string name;

@@ -40,17 +40,13 @@ class HttplibExchange {
   }
 
   [[nodiscard]] HttpRequest view() const {
-    const std::string_view target = request_->target;
-    const std::size_t end = target.find_first_of("?#");
+    const HttpTarget target = split_http_target(request_->target);
     HttpRequest view{.method = request_->method,
-                     .path = target.substr(0, end),
+                     .path = target.path,
                      .route = options_->route,
+                     .query = target.query,
                      .body = multipart_.empty() ? std::string_view(request_->body) : multipart_,
                      .principal = principal_};
-    if (end != std::string_view::npos && target[end] == '?') {
-      view.query = target.substr(end + 1);
-      view.query = view.query.substr(0, view.query.find('#'));
-    }
     for (const auto& [name, value] : request_->headers)
       view.headers.push_back({name, value});
     return view;

@@ -67,10 +67,15 @@ class KafkaConsumer {
   /// Errors: `Errc::store_unavailable` when a dead letter was not confirmed, for topics that are not there yet; librdkafka itself reconnects to brokers.
   /// `Errc::store_refused` for rights, credentials and fatal errors.
   PolledMessages poll(const MessageCallback& handle);
+  /// The same, with all messages of the round handed over together, up to `batch`: mostly to `IdempotentConsumer::handle_batch`. What the
+  /// callback does not settle is delivered again.
+  PolledMessages poll_batch(const MessageBatchCallback& handle);
   /// Rounds until `stop`, or until a disposition says `MessageFlow::stop`; then leaves the group.
   ///
   /// Errors: those of `poll` that are not safe to retry.
   ConsumeEnd run(const std::stop_token& stop, const MessageCallback& handle);
+  /// The same with `poll_batch`.
+  ConsumeEnd run_batches(const std::stop_token& stop, const MessageBatchCallback& handle);
 
  private:
   std::unique_ptr<detail::KafkaImpl> impl_;

@@ -77,10 +77,15 @@ class RabbitMqConsumer {
   /// Errors: `Errc::store_unavailable` or `store_reply_lost` when the connection broke or a copy was not confirmed: what was not settled
   /// comes again, and the next round connects anew. `Errc::store_refused` for credentials, rights and queues that cannot be used.
   PolledMessages poll(const MessageCallback& handle);
+  /// The same, with all messages of the round handed over together, up to `prefetch`: mostly to `IdempotentConsumer::handle_batch`. What the
+  /// callback does not settle is delivered again.
+  PolledMessages poll_batch(const MessageBatchCallback& handle);
   /// Rounds until `stop`, or until a disposition says `MessageFlow::stop`; then disconnects. Waits for a broker that cannot be reached.
   ///
   /// Errors: those of `poll` that are not safe to retry.
   ConsumeEnd run(const std::stop_token& stop, const MessageCallback& handle);
+  /// The same with `poll_batch`.
+  ConsumeEnd run_batches(const std::stop_token& stop, const MessageBatchCallback& handle);
 
  private:
   std::unique_ptr<detail::RabbitMqImpl> impl_;

@@ -66,10 +66,15 @@ class RedisStreamConsumer {
   /// Errors: `Errc::store_unavailable`, `store_reply_lost` when the connection broke: what was not settled comes again, and the next
   /// round connects anew. `Errc::store_refused` for rights, and a key that holds no stream.
   PolledMessages poll(const MessageCallback& handle);
+  /// The same, with all messages of the round handed over together, up to `batch`: mostly to `IdempotentConsumer::handle_batch`. What the
+  /// callback does not settle is delivered again.
+  PolledMessages poll_batch(const MessageBatchCallback& handle);
   /// Rounds until `stop`, or until a disposition says `MessageFlow::stop`. Waits for a broker that cannot be reached.
   ///
   /// Errors: those of `poll` that are not safe to retry.
   ConsumeEnd run(const std::stop_token& stop, const MessageCallback& handle);
+  /// The same with `poll_batch`.
+  ConsumeEnd run_batches(const std::stop_token& stop, const MessageBatchCallback& handle);
 
   /// The name that this consumer has in its group.
   [[nodiscard]] const std::string& name() const noexcept;

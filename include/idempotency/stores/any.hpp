@@ -142,6 +142,11 @@ class AnyStore {
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
     return box_->port().begin(request);
   }
+  /// One exchange where the store behind it can do so (`begins_many()`), one by one otherwise.
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) {
+    return box_->port().begin_many(requests);
+  }
+  [[nodiscard]] bool begins_many() const noexcept { return box_->port().begins_many(); }
   /// Errors: also `Errc::store_refused` where the store behind it is no `IssuingStore` (`issues()`).
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request) {
     return box_->port().issue(request);
@@ -183,6 +188,7 @@ class AnyStore {
   std::unique_ptr<detail::StoreBox> box_;
 };
 static_assert(BatchStore<AnyStore>);
+static_assert(BatchBeginStore<AnyStore>);
 static_assert(IssuingStore<AnyStore>);
 
 }  // namespace v0

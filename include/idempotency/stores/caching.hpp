@@ -42,8 +42,8 @@ struct TransactionTypes<Inner> {
 /// the record's retention and is compared with the request's fingerprint like the record itself. What was
 /// completed in a transaction is kept from the first duplicate on.
 ///
-/// It can do what the inner store can: it is an `AdminStore`, `BatchStore` or `TransactionalStore` when the inner
-/// one is.
+/// It can do what the inner store can: it is an `AdminStore`, `BatchStore`, `BatchBeginStore` or
+/// `TransactionalStore` when the inner one is.
 ///
 /// Errors: those of the inner store; `Errc::invalid_argument` when `max_bytes` is 0.
 /// Thread safety: all members may be called concurrently.
@@ -67,6 +67,31 @@ class CachingStore : public detail::TransactionTypes<Inner> {
     BeginOutcome outcome = inner_->begin(request);
     table_.learn(request, outcome, sent);
     return outcome;
+  }
+
+  /// Asks the inner store for those that are not known here.
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(
+      const std::vector<BeginRequest>& requests) requires BatchBeginStore<Inner> {
+    std::vector<std::optional<BeginOutcome>> known;
+    std::vector<BeginRequest> unknown;
+    known.reserve(requests.size());
+    for (const BeginRequest& request : requests) {
+      known.push_back(table_.answer(request));
+      if (!known.back()) unknown.push_back(request);
+    }
+    const Timestamp sent = table_.now();
+    std::vector<BeginOutcome> answers;
+    if (!unknown.empty()) answers = inner_->begin_many(unknown);
+    std::vector<BeginOutcome> outcomes;
+    outcomes.reserve(requests.size());
+    for (std::size_t at = 0, answered = 0; at < requests.size(); ++at) {
+      if (!known[at]) {
+        table_.learn(requests[at], answers[answered], sent);
+        known[at] = std::move(answers[answered++]);
+      }
+      outcomes.push_back(*std::move(known[at]));
+    }
+    return outcomes;
   }
 
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request) requires IssuingStore<Inner> {

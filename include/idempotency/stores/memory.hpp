@@ -44,6 +44,7 @@ class MemoryStore {
   ~MemoryStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
@@ -74,6 +75,7 @@ static_assert(Store<MemoryStore>);
 static_assert(IssuingStore<MemoryStore>);
 static_assert(AdminStore<MemoryStore>);
 static_assert(BatchStore<MemoryStore>);
+static_assert(BatchBeginStore<MemoryStore>);
 
 }  // namespace v0
 }  // namespace idempotency

@@ -105,6 +105,7 @@ class MySqlStore {
   void create_schema();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
@@ -164,6 +165,7 @@ static_assert(Store<MySqlStore>);
 static_assert(IssuingStore<MySqlStore>);
 static_assert(AdminStore<MySqlStore>);
 static_assert(BatchStore<MySqlStore>);
+static_assert(BatchBeginStore<MySqlStore>);
 static_assert(TransactionalStore<MySqlStore>);
 
 }  // namespace v0

@@ -110,6 +110,7 @@ class RedisStore {
   ~RedisStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
@@ -155,6 +156,7 @@ static_assert(Store<RedisStore>);
 static_assert(IssuingStore<RedisStore>);
 static_assert(AdminStore<RedisStore>);
 static_assert(BatchStore<RedisStore>);
+static_assert(BatchBeginStore<RedisStore>);
 static_assert(ScriptStore<RedisStore>);
 
 }  // namespace v0

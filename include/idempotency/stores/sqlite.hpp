@@ -95,6 +95,7 @@ class SqliteStore {
   ~SqliteStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);
@@ -153,6 +154,7 @@ static_assert(Store<SqliteStore>);
 static_assert(IssuingStore<SqliteStore>);
 static_assert(AdminStore<SqliteStore>);
 static_assert(BatchStore<SqliteStore>);
+static_assert(BatchBeginStore<SqliteStore>);
 static_assert(TransactionalStore<SqliteStore>);
 
 }  // namespace v0

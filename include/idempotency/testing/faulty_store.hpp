@@ -39,7 +39,7 @@ struct FaultyTransactionTypes<Inner> {
 /// A store between a test and another store that loses requests and replies, delays them and times out.
 ///
 /// Without a script it does what the inner store does; it is an `AdminStore`, `BatchStore` or `TransactionalStore` when
-/// the inner one is. `renew_many` counts as one `renew`. A `release` that goes wrong answers `unknown`. A `commit`
+/// the inner one is. `renew_many` counts as one `renew`, `begin_many` as one `begin`. A `release` that goes wrong answers `unknown`. A `commit`
 /// that goes wrong throws `Errc::commit_unknown` after the inner commit (`reply_lost`) or after a roll-back
 /// (`timed_out`), otherwise `Errc::transaction_lost` after a roll-back.
 ///
@@ -107,6 +107,11 @@ class FaultyStore : public detail::FaultyTransactionTypes<Inner> {
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
     return perform(on(StoreCall::begin),
                    [inner = inner_, request] { return inner->begin(request); });
+  }
+  [[nodiscard]] std::vector<BeginOutcome> begin_many(
+      const std::vector<BeginRequest>& requests) requires BatchBeginStore<Inner> {
+    return perform(on(StoreCall::begin),
+                   [inner = inner_, requests] { return inner->begin_many(requests); });
   }
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request) requires IssuingStore<Inner> {
     return perform(on(StoreCall::begin),

@@ -11,12 +11,12 @@
 //   using namespace idempotency::testing;
 //   INSTANTIATE_TYPED_TEST_SUITE_P(MyStore, StoreConformance, MyFixture);
 //
-// `AdminStoreConformance` and `SettlementConformance`, `BatchStoreConformance`, `IssuingStoreConformance`,
-// `TransactionalStoreConformance` are for
-// stores that can do more; instantiate those that fit. What else a fixture may have is said at `ConformanceFixture`.
+// `AdminStoreConformance` and `SettlementConformance`, `BatchStoreConformance`, `BatchBeginStoreConformance`,
+// `IssuingStoreConformance`, `TransactionalStoreConformance` are for stores that can do more; instantiate those that fit. What else a fixture may have is said at `ConformanceFixture`.
 
 #include "idempotency/testing/conformance_admin.hpp"
 #include "idempotency/testing/conformance_batch.hpp"
+#include "idempotency/testing/conformance_batch_begin.hpp"
 #include "idempotency/testing/conformance_concurrency.hpp"
 #include "idempotency/testing/conformance_fingerprint.hpp"
 #include "idempotency/testing/conformance_fixture.hpp"

@@ -168,7 +168,8 @@ void ConsumerCore::check_retention(const Policy& policy) const {
 }
 
 void ConsumerCore::check_attempts(const DeliveryState& delivery) const {
-  if (delivery.attempt > options_.max_attempts || delivery.deliveries > options_.max_deliveries) {
+  const std::uint32_t most = delivery.begun_ahead ? options_.max_deliveries : options_.max_attempts;
+  if (delivery.attempt > most || delivery.deliveries > options_.max_deliveries) {
     throw OutOfAttempts();
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -86,16 +88,10 @@ class KafkaImpl {
   ~KafkaImpl() { leave(); }
 
   PolledMessages poll(const MessageCallback& handle, const std::stop_token& stop) {
-    join();
-    PolledMessages polled;
-    try {
-      poll_joined(handle, stop, polled);
-    } catch (...) {
-      commit(Commit::behind);  // what was settled before
-      throw;
-    }
-    commit(Commit::behind);
-    return polled;
+    return poll_with([&](PolledMessages& polled) { poll_joined(handle, stop, polled); });
+  }
+  PolledMessages poll_batch(const MessageBatchCallback& handle, const std::stop_token& stop) {
+    return poll_with([&](PolledMessages& polled) { poll_batch_joined(handle, stop, polled); });
   }
 
   /// Commits what is settled and leaves the group; what waits in memory is delivered again to whoever owns its partition then.
@@ -103,6 +99,7 @@ class KafkaImpl {
     if (!client_) return;
     blocked_.clear();
     paused_.clear();
+    gathered_.clear();
     commit(Commit::now);
     static_cast<void>(rd_kafka_consumer_close(client_.get()));
     client_.reset();
@@ -112,12 +109,88 @@ class KafkaImpl {
   using PartitionName = std::pair<std::string, std::int32_t>;
   enum class Commit : std::uint8_t { behind, now };
 
+  /// A message with how often it has been handed over.
+  struct Delivery {
+    MessagePtr message;
+    std::uint32_t count = 0;
+  };
+
   /// A message that has to be handed over again, and with it its partition.
   struct Blocked {
-    MessagePtr message;
+    Delivery first;
     SteadyTime until{};
-    std::uint32_t deliveries = 1;
+    std::deque<Delivery> behind = {};  ///< of the same partition, not handled yet
   };
+
+  /// What one round has gathered. A partition that is taken away meanwhile cannot be: that happens in calls of librdkafka only.
+  class Batch final : public MessageBatch {
+   public:
+    Batch(KafkaImpl& group, std::deque<Delivery> deliveries, const std::stop_token& stop,
+          PolledMessages& polled)
+        : group_(group),
+          deliveries_(std::move(deliveries)),
+          stop_(stop),
+          polled_(polled),
+          settled_(deliveries_.size()) {
+      for (Delivery& delivery : deliveries_) {
+        messages_.push_back(received_from(*delivery.message, ++delivery.count));
+      }
+    }
+    [[nodiscard]] const std::vector<ReceivedMessage>& messages() const noexcept override {
+      return messages_;
+    }
+    [[nodiscard]] bool may_be_handled(std::size_t place) const noexcept override {
+      return place < settled_.size() && !settled_[place] && !stop_.stop_requested() &&
+             !group_.is_blocked(*deliveries_[place].message);
+    }
+    void settle(std::size_t place, const MessageDisposition& disposition) override {
+      check_place(place, settled_);
+      Delivery& delivery = deliveries_[place];
+      if (group_.is_blocked(*delivery.message)) {
+        throw Error(Errc::invalid_argument,
+                    "a message of the same partition before it is not settled; ask "
+                    "may_be_handled() first",
+                    messages_[place].id);
+      }
+      if (disposition.action == MessageAction::dead_letter) {
+        group_.put_aside(*delivery.message, messages_[place], disposition);
+      }
+      settled_[place] = true;
+      ++polled_.handled;
+      polled_.flow = disposition.flow;
+      group_.settle_or_block(delivery, disposition);
+    }
+    /// What was not settled waits in memory, each behind what is before it in its partition.
+    void keep_the_rest() {
+      for (std::size_t place = 0; place < deliveries_.size(); ++place) {
+        if (settled_[place]) continue;
+        --deliveries_[place].count;
+        group_.block_behind(std::move(deliveries_[place]));
+      }
+    }
+
+   private:
+    KafkaImpl& group_;
+    std::deque<Delivery> deliveries_;
+    const std::stop_token& stop_;
+    PolledMessages& polled_;
+    std::vector<ReceivedMessage> messages_;
+    std::vector<bool> settled_;
+  };
+
+  template <class Round>
+  PolledMessages poll_with(Round round) {
+    join();
+    PolledMessages polled;
+    try {
+      round(polled);
+    } catch (...) {
+      commit(Commit::behind);  // what was settled before
+      throw;
+    }
+    commit(Commit::behind);
+    return polled;
+  }
 
   kafka::ConfPtr consumer_conf() const {
     kafka::Settings settings{{"auto.offset.reset", "earliest"}};
@@ -168,6 +241,8 @@ class KafkaImpl {
     for (int at = 0; at < partitions.cnt; ++at) {
       const PartitionName name{partitions.elems[at].topic, partitions.elems[at].partition};
       blocked_.erase(name);
+      std::erase_if(gathered_,
+                    [&](const Delivery& one) { return partition_of(*one.message) == name; });
       if (paused_.erase(name) != 0) {  // the next assignment must not begin paused
         const ListPtr list(rd_kafka_topic_partition_list_new(1));
         rd_kafka_topic_partition_list_add(list.get(), name.first.c_str(), name.second);
@@ -197,25 +272,82 @@ class KafkaImpl {
         continue;
       }
       wait = milliseconds{0};
-      hand_over(handle, message, 1, polled);
+      Delivery delivery{std::move(message)};
+      hand_over(handle, delivery, polled);
     }
+  }
+
+  /// Gathers what is due again and what the brokers have, and hands it over together.
+  void poll_batch_joined(const MessageBatchCallback& handle, const std::stop_token& stop,
+                         PolledMessages& polled) {
+    gathered_.clear();
+    while (std::optional<Blocked> due = take_due()) {
+      gathered_.push_back(std::move(due->first));
+      std::move(due->behind.begin(), due->behind.end(), std::back_inserter(gathered_));
+    }
+    milliseconds wait = gathered_.empty() ? options_.wait : milliseconds{0};
+    try {
+      while (gathered_.size() < options_.batch && !stop.stop_requested()) {
+        MessagePtr message(
+            rd_kafka_consumer_poll(client_.get(), static_cast<int>(until_due(wait).count())));
+        if (!message) break;
+        if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+          check(*message);
+          continue;
+        }
+        wait = milliseconds{0};
+        gathered_.push_back({std::move(message)});
+      }
+    } catch (...) {
+      for (Delivery& delivery : gathered_)
+        block_behind(std::move(delivery));
+      gathered_.clear();
+      throw;
+    }
+    if (gathered_.empty()) return;
+    Batch batch(*this, std::exchange(gathered_, {}), stop, polled);
+    try {
+      handle(batch);
+    } catch (...) {
+      batch.keep_the_rest();
+      throw;
+    }
+    batch.keep_the_rest();
   }
 
   void hand_over_again(const MessageCallback& handle, const std::stop_token& stop,
                        PolledMessages& polled) {
-    std::vector<PartitionName> due;
+    while (polled.handled < options_.batch && polled.flow == MessageFlow::proceed &&
+           !stop.stop_requested()) {
+      std::optional<Blocked> due = take_due();
+      if (!due) return;
+      try {
+        hand_over(handle, due->first, polled);
+      } catch (...) {
+        block_behind(std::move(due->behind));
+        throw;
+      }
+      block_behind(std::move(due->behind));
+    }
+  }
+
+  /// A partition whose first message may be handed over again.
+  [[nodiscard]] std::optional<Blocked> take_due() {
     const SteadyTime now = std::chrono::steady_clock::now();
-    for (const auto& [name, blocked] : blocked_) {
-      if (blocked.until <= now) due.push_back(name);
-    }
-    for (const PartitionName& name : due) {
-      if (stop.stop_requested() || polled.flow == MessageFlow::stop) return;
-      const auto found = blocked_.find(name);
-      MessagePtr message = std::move(found->second.message);
-      const std::uint32_t deliveries = found->second.deliveries + 1;
+    for (auto found = blocked_.begin(); found != blocked_.end(); ++found) {
+      if (found->second.until > now) continue;
+      std::optional<Blocked> due(std::move(found->second));
       blocked_.erase(found);
-      hand_over(handle, message, deliveries, polled);
+      return due;
     }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] static PartitionName partition_of(const rd_kafka_message_t& message) {
+    return {rd_kafka_topic_name(message.rkt), message.partition};
+  }
+  [[nodiscard]] bool is_blocked(const rd_kafka_message_t& message) const {
+    return blocked_.contains(partition_of(message));
   }
 
   /// Not longer than until a message is due again.
@@ -228,28 +360,32 @@ class KafkaImpl {
     return wait;
   }
 
-  void hand_over(const MessageCallback& handle, MessagePtr& message, std::uint32_t deliveries,
-                 PolledMessages& polled) {
-    const ReceivedMessage received = received_from(*message, deliveries);
+  void hand_over(const MessageCallback& handle, Delivery& delivery, PolledMessages& polled) {
+    const ReceivedMessage received = received_from(*delivery.message, ++delivery.count);
     MessageDisposition disposition;
     try {
       disposition = handle(received);
       if (disposition.action == MessageAction::dead_letter) {
-        put_aside(*message, received, disposition);
+        put_aside(*delivery.message, received, disposition);
       }
     } catch (...) {
-      block(std::move(message), deliveries, milliseconds{1'000});
+      block(std::move(delivery), milliseconds{1'000});
       throw;
     }
     ++polled.handled;
     polled.flow = disposition.flow;
+    settle_or_block(delivery, disposition);
+  }
+
+  /// Behind the dead letter, where there is one.
+  void settle_or_block(Delivery& delivery, const MessageDisposition& disposition) {
     switch (disposition.action) {
       case MessageAction::acknowledge:
       case MessageAction::dead_letter:
-        return settle(*message);
+        return settle(*delivery.message);
       case MessageAction::redeliver_later:
       case MessageAction::requeue:
-        return block(std::move(message), deliveries, disposition.delay);
+        return block(std::move(delivery), disposition.delay);
     }
   }
 
@@ -280,16 +416,25 @@ class KafkaImpl {
     }
   }
 
-  void block(MessagePtr message, std::uint32_t deliveries, milliseconds delay) {
-    const ListPtr list = kafka::one_partition(*message);
-    const PartitionName name{rd_kafka_topic_name(message->rkt), message->partition};
+  void block(Delivery delivery, milliseconds delay) {
+    const ListPtr list = kafka::one_partition(*delivery.message);
+    const PartitionName name = partition_of(*delivery.message);
     if (paused_.insert(name).second) {
       static_cast<void>(rd_kafka_pause_partitions(client_.get(), list.get()));
     }
     constexpr milliseconds longest = std::chrono::hours{24 * 365};
-    blocked_[name] = Blocked{
-        std::move(message),
-        std::chrono::steady_clock::now() + std::clamp(delay, milliseconds{0}, longest), deliveries};
+    blocked_[name] = Blocked{std::move(delivery), std::chrono::steady_clock::now() +
+                                                      std::clamp(delay, milliseconds{0}, longest)};
+  }
+  /// Behind what its partition stands still for, or due at once.
+  void block_behind(Delivery delivery) {
+    const auto found = blocked_.find(partition_of(*delivery.message));
+    if (found == blocked_.end()) return block(std::move(delivery), milliseconds{0});
+    found->second.behind.push_back(std::move(delivery));
+  }
+  void block_behind(std::deque<Delivery> behind) {
+    for (Delivery& delivery : behind)
+      block_behind(std::move(delivery));
   }
 
   void put_aside(const rd_kafka_message_t& message, const ReceivedMessage& received,
@@ -337,6 +482,7 @@ class KafkaImpl {
   std::optional<kafka::Producer> producer_;
   std::map<PartitionName, Blocked> blocked_;
   std::set<PartitionName> paused_;
+  std::deque<Delivery> gathered_;  ///< for the batch of this round
   bool has_settled_ = false;
 };
 
@@ -351,9 +497,21 @@ PolledMessages KafkaConsumer::poll(const MessageCallback& handle) {
   return impl_->poll(handle, {});
 }
 
+PolledMessages KafkaConsumer::poll_batch(const MessageBatchCallback& handle) {
+  return impl_->poll_batch(handle, {});
+}
+
 ConsumeEnd KafkaConsumer::run(const std::stop_token& stop, const MessageCallback& handle) {
   const ConsumeEnd end =
       detail::poll_until_stopped(stop, [&] { return impl_->poll(handle, stop); });
+  impl_->leave();
+  return end;
+}
+
+ConsumeEnd KafkaConsumer::run_batches(const std::stop_token& stop,
+                                      const MessageBatchCallback& handle) {
+  const ConsumeEnd end =
+      detail::poll_until_stopped(stop, [&] { return impl_->poll_batch(handle, stop); });
   impl_->leave();
   return end;
 }

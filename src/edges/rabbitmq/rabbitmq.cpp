@@ -181,7 +181,7 @@ class RabbitMqImpl {
  public:
   explicit RabbitMqImpl(RabbitMqOptions options) : options_(checked(std::move(options))) {}
 
-  PolledMessages poll(const MessageCallback& handle, const std::stop_token& stop) {
+  PolledMessages poll(const MessageBatchCallback& handle, const std::stop_token& stop) {
     try {
       return poll_connected(handle, stop);
     } catch (...) {
@@ -196,6 +196,45 @@ class RabbitMqImpl {
   }
 
  private:
+  /// What one round has received.
+  class Batch final : public MessageBatch {
+   public:
+    Batch(RabbitMqImpl& queue, const std::stop_token& stop) : queue_(queue), stop_(stop) {}
+    void add(std::unique_ptr<Envelope> envelope) {
+      messages_.push_back(message_of(*envelope, queue_.options_.queue));
+      envelopes_.push_back(std::move(envelope));
+      settled_.push_back(false);
+    }
+    [[nodiscard]] const std::vector<ReceivedMessage>& messages() const noexcept override {
+      return messages_;
+    }
+    [[nodiscard]] bool may_be_handled(std::size_t /*place*/) const noexcept override {
+      return !stop_.stop_requested();
+    }
+    void settle(std::size_t place, const MessageDisposition& disposition) override {
+      check_place(place, settled_);
+      queue_.settle(*envelopes_[place], messages_[place], disposition);
+      settled_[place] = true;
+      ++polled_.handled;
+      if (disposition.flow == MessageFlow::stop) polled_.flow = MessageFlow::stop;
+    }
+    /// Received, but not handled: back to the queue.
+    void give_back() {
+      for (std::size_t place = 0; place < envelopes_.size(); ++place) {
+        if (!settled_[place]) queue_.give_back(*envelopes_[place]);
+      }
+    }
+    [[nodiscard]] const PolledMessages& polled() const noexcept { return polled_; }
+
+   private:
+    RabbitMqImpl& queue_;
+    const std::stop_token& stop_;
+    std::vector<std::unique_ptr<Envelope>> envelopes_;
+    std::vector<ReceivedMessage> messages_;
+    std::vector<bool> settled_;
+    PolledMessages polled_;
+  };
+
   void connect() {
     if (link_) return;
     auto link = std::make_unique<Link>(options_);
@@ -216,24 +255,20 @@ class RabbitMqImpl {
     link_ = std::move(link);
   }
 
-  PolledMessages poll_connected(const MessageCallback& handle, const std::stop_token& stop) {
+  PolledMessages poll_connected(const MessageBatchCallback& handle, const std::stop_token& stop) {
     connect();
-    PolledMessages polled;
+    Batch batch(*this, stop);
     milliseconds wait = options_.wait;
-    while (polled.handled < options_.prefetch && !stop.stop_requested()) {
-      Envelope envelope;
-      if (!receive(envelope, wait)) break;
+    while (batch.messages().size() < options_.prefetch && !stop.stop_requested()) {
+      auto envelope = std::make_unique<Envelope>();
+      if (!receive(*envelope, wait)) break;
       wait = milliseconds{0};
-      const ReceivedMessage message = message_of(envelope, options_.queue);
-      const MessageDisposition disposition = handle(message);
-      settle(envelope, message, disposition);
-      ++polled.handled;
-      if (disposition.flow == MessageFlow::stop) {
-        polled.flow = MessageFlow::stop;
-        break;
-      }
+      batch.add(std::move(envelope));
     }
-    return polled;
+    if (batch.messages().empty()) return {};
+    handle(batch);
+    batch.give_back();
+    return batch.polled();
   }
 
   bool receive(Envelope& envelope, milliseconds wait) {
@@ -269,6 +304,12 @@ class RabbitMqImpl {
         break;
     }
     Link::check_status(amqp_basic_ack(link_->state(), channel, (*envelope).delivery_tag, 0), "ack");
+  }
+
+  void give_back(const Envelope& envelope) {
+    constexpr amqp_boolean_t requeue = 1;
+    Link::check_status(
+        amqp_basic_nack(link_->state(), channel, (*envelope).delivery_tag, 0, requeue), "nack");
   }
 
   void send_back(const Envelope& envelope, const ReceivedMessage& message, milliseconds delay) {
@@ -331,10 +372,19 @@ RabbitMqConsumer::RabbitMqConsumer(RabbitMqOptions options)
 RabbitMqConsumer::~RabbitMqConsumer() = default;
 
 PolledMessages RabbitMqConsumer::poll(const MessageCallback& handle) {
+  return impl_->poll(detail::one_by_one(handle), {});
+}
+
+PolledMessages RabbitMqConsumer::poll_batch(const MessageBatchCallback& handle) {
   return impl_->poll(handle, {});
 }
 
 ConsumeEnd RabbitMqConsumer::run(const std::stop_token& stop, const MessageCallback& handle) {
+  return run_batches(stop, detail::one_by_one(handle));
+}
+
+ConsumeEnd RabbitMqConsumer::run_batches(const std::stop_token& stop,
+                                         const MessageBatchCallback& handle) {
   const ConsumeEnd end =
       detail::poll_until_stopped(stop, [&] { return impl_->poll(handle, stop); });
   impl_->disconnect();

@@ -84,7 +84,7 @@ class RedisStreamImpl {
         claim_interval_(
             std::clamp(options_.redelivery_idle / 8, milliseconds{1}, milliseconds{1'000})) {}
 
-  PolledMessages poll(const MessageCallback& handle, const std::stop_token& stop) {
+  PolledMessages poll(const MessageBatchCallback& handle, const std::stop_token& stop) {
     try {
       return poll_connected(handle, stop);
     } catch (const Broken& broken) {
@@ -114,6 +114,45 @@ class RedisStreamImpl {
     bool is_gone = false;  ///< deleted from the stream while it was pending
   };
 
+  /// What one round has fetched.
+  class Batch final : public MessageBatch {
+   public:
+    Batch(RedisStreamImpl& stream, std::vector<Entry> entries, const std::stop_token& stop)
+        : stream_(stream), entries_(std::move(entries)), stop_(stop), settled_(entries_.size()) {
+      messages_.reserve(entries_.size());
+      for (Entry& entry : entries_)
+        messages_.push_back(std::move(entry.message));
+    }
+    [[nodiscard]] const std::vector<ReceivedMessage>& messages() const noexcept override {
+      return messages_;
+    }
+    [[nodiscard]] bool may_be_handled(std::size_t /*place*/) const noexcept override {
+      return !stop_.stop_requested();
+    }
+    void settle(std::size_t place, const MessageDisposition& disposition) override {
+      check_place(place, settled_);
+      stream_.settle(messages_[place], disposition);
+      settled_[place] = true;
+      ++polled_.handled;
+      if (disposition.flow == MessageFlow::stop) polled_.flow = MessageFlow::stop;
+    }
+    /// Fetched, but not handled: others may have them at once.
+    void give_back() {
+      for (std::size_t place = 0; place < entries_.size(); ++place) {
+        if (!settled_[place]) stream_.delay(messages_[place].id, milliseconds{0});
+      }
+    }
+    [[nodiscard]] const PolledMessages& polled() const noexcept { return polled_; }
+
+   private:
+    RedisStreamImpl& stream_;
+    std::vector<Entry> entries_;
+    const std::stop_token& stop_;
+    std::vector<bool> settled_;
+    std::vector<ReceivedMessage> messages_;
+    PolledMessages polled_;
+  };
+
   void connect() {
     if (connection_) return;
     auto connection = std::make_unique<Connection>(connecting_);
@@ -130,31 +169,20 @@ class RedisStreamImpl {
     next_claim_ = {};
   }
 
-  PolledMessages poll_connected(const MessageCallback& handle, const std::stop_token& stop) {
+  PolledMessages poll_connected(const MessageBatchCallback& handle, const std::stop_token& stop) {
     connect();
     std::vector<Entry> entries;
     if (std::chrono::steady_clock::now() >= next_claim_) entries = claim();
     if (entries.empty()) entries = read_new();
-    PolledMessages polled;
-    for (std::size_t at = 0; at < entries.size(); ++at) {
-      if (entries[at].is_gone) {
-        acknowledge(entries[at].id);
-        continue;
-      }
-      if (stop.stop_requested()) {
-        give_back(entries, at);
-        break;
-      }
-      const MessageDisposition disposition = handle(entries[at].message);
-      settle(entries[at], disposition);
-      ++polled.handled;
-      if (disposition.flow == MessageFlow::stop) {
-        polled.flow = MessageFlow::stop;
-        give_back(entries, at + 1);
-        break;
-      }
-    }
-    return polled;
+    std::erase_if(entries, [this](const Entry& entry) {
+      if (entry.is_gone) acknowledge(entry.id);
+      return entry.is_gone;
+    });
+    if (entries.empty()) return {};
+    Batch batch(*this, std::move(entries), stop);
+    handle(batch);
+    batch.give_back();
+    return batch.polled();
   }
 
   /// What a dead consumer left, and what has been away for as long as it should.
@@ -226,15 +254,15 @@ class RedisStreamImpl {
     return entry;
   }
 
-  void settle(const Entry& entry, const MessageDisposition& disposition) {
+  void settle(const ReceivedMessage& message, const MessageDisposition& disposition) {
     switch (disposition.action) {
       case MessageAction::acknowledge:
-        return acknowledge(entry.id);
+        return acknowledge(message.id);
       case MessageAction::redeliver_later:
       case MessageAction::requeue:
-        return delay(entry.id, disposition.delay);
+        return delay(message.id, disposition.delay);
       case MessageAction::dead_letter:
-        return put_aside(entry, disposition);
+        return put_aside(message, disposition);
     }
   }
 
@@ -251,17 +279,17 @@ class RedisStreamImpl {
                                    "0", id, "IDLE", std::to_string(idle.count()), "JUSTID"})));
   }
 
-  void put_aside(const Entry& entry, const MessageDisposition& disposition) {
+  void put_aside(const ReceivedMessage& message, const MessageDisposition& disposition) {
     const std::string attempts = std::to_string(disposition.attempts);
     Commands::Words words{"2", options_.stream, options_.dead_letter_stream, options_.group,
-                          entry.id};
-    for (const auto& [name, value] : entry.message.headers) {
+                          message.id};
+    for (const auto& [name, value] : message.headers) {
       words.insert(words.end(), {name, value});
     }
-    words.insert(words.end(),
-                 {"dead-letter-reason", to_string(disposition.reason), "dead-letter-detail",
-                  disposition.detail, "dead-letter-attempts", attempts, "dead-letter-id", entry.id,
-                  "dead-letter-stream", options_.stream, "dead-letter-group", options_.group});
+    words.insert(words.end(), {"dead-letter-reason", to_string(disposition.reason),
+                               "dead-letter-detail", disposition.detail, "dead-letter-attempts",
+                               attempts, "dead-letter-id", message.id, "dead-letter-stream",
+                               options_.stream, "dead-letter-group", options_.group});
     constexpr std::size_t most_in_a_script = 7'000;  // of what Lua's stack takes
     if (words.size() <= most_in_a_script) {
       static_cast<void>(connection_->run(dead_letter_script(), words));
@@ -270,14 +298,7 @@ class RedisStreamImpl {
     Commands::Words add{"XADD", options_.dead_letter_stream, "*"};
     add.insert(add.end(), words.begin() + 5, words.end());
     static_cast<void>(connection_->ask(Commands(add)));
-    acknowledge(entry.id);
-  }
-
-  /// Fetched, but not handed over: others may have them at once.
-  void give_back(const std::vector<Entry>& entries, std::size_t from) {
-    for (std::size_t at = from; at < entries.size(); ++at) {
-      delay(entries[at].id, milliseconds{0});
-    }
+    acknowledge(message.id);
   }
 
   RedisStreamOptions options_;
@@ -298,10 +319,19 @@ RedisStreamConsumer::RedisStreamConsumer(RedisStreamOptions options)
 RedisStreamConsumer::~RedisStreamConsumer() = default;
 
 PolledMessages RedisStreamConsumer::poll(const MessageCallback& handle) {
+  return impl_->poll(detail::one_by_one(handle), {});
+}
+
+PolledMessages RedisStreamConsumer::poll_batch(const MessageBatchCallback& handle) {
   return impl_->poll(handle, {});
 }
 
 ConsumeEnd RedisStreamConsumer::run(const std::stop_token& stop, const MessageCallback& handle) {
+  return run_batches(stop, detail::one_by_one(handle));
+}
+
+ConsumeEnd RedisStreamConsumer::run_batches(const std::stop_token& stop,
+                                            const MessageBatchCallback& handle) {
   return detail::poll_until_stopped(stop, [&] { return impl_->poll(handle, stop); });
 }
 
