@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "idempotency/guard.hpp"
+#include "idempotency/observer.hpp"
 #include "idempotency/patterns/token_service.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/testing/faulty_store.hpp"
@@ -458,6 +459,42 @@ TEST_F(GrpcTest, GivesThoseWhoWaitTheRecordedReply) {
   EXPECT_TRUE(second.is_replay());
   EXPECT_EQ(second.reply.value(), "receipt");
   EXPECT_EQ(runs, 1);
+}
+
+/// Tells when a piece of the wait is over.
+class PieceOfAWait final : public Observer {
+ public:
+  void on_finished(const Key&, RunStatus status, std::chrono::nanoseconds) noexcept override {
+    if (status == RunStatus::in_progress) over.set();
+  }
+  Event over;
+};
+
+TEST_F(GrpcTest, GoesOnWaitingInPiecesUntilTheFirstHasEnded) {
+  PieceOfAWait piece;
+  IdempotencyGuard observed{store, {.observer = &piece}};
+  GrpcIdempotency payments(observed, {.principal = user_of, .policy = {.wait = 30'000ms}});
+  Event running;
+  Attempt first;
+  Attempt second;
+  std::thread owner([&] {
+    first.status = payments.run(first.context, {charge}, first.request, first.reply, [&] {
+      running.set();
+      EXPECT_TRUE(piece.over.wait());
+      first.reply.set_value("receipt");
+      return grpc::Status::OK;
+    });
+  });
+  EXPECT_TRUE(running.wait());
+  second.status = payments.run(second.context, {charge}, second.request, second.reply, [&] {
+    ++runs;
+    return grpc::Status::OK;
+  });
+  owner.join();
+
+  EXPECT_TRUE(second.is_replay());
+  EXPECT_EQ(second.reply.value(), "receipt");
+  EXPECT_EQ(runs, 0);
 }
 
 TEST_F(GrpcTest, ReplaysRefusalsWithTextAndDetails) {
