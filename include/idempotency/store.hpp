@@ -268,12 +268,13 @@ concept BatchStore = Store<S> && requires(S& store, const std::vector<Renewal>& 
 /// A store that begins many records in one exchange.
 ///
 /// - `begin_many(requests)`: outcomes in the order of the requests, which are judged in that order; each is one atomic step as with
-///   `begin`, all of them together are not. When it throws, any of them may have been begun: repeat them, together or one by
-///   one, with the same tokens.
+///   `begin`, all of them together are not. Nothing for a request that has to be made by itself, because its record cannot be read or is
+///   held by another's transaction: `begin` then says why. When it throws, any of them may have been begun. In both cases repeat
+///   them with the same tokens.
 template <class S>
 concept BatchBeginStore = Store<S> &&
     requires(S& store, const std::vector<BeginRequest>& requests) {
-  { store.begin_many(requests) } -> std::same_as<std::vector<BeginOutcome>>;
+  { store.begin_many(requests) } -> std::same_as<std::vector<std::optional<BeginOutcome>>>;
 };
 
 /// How long a transaction may wait for its place before `Errc::store_busy`.

@@ -4,6 +4,7 @@
 #include "core/call.hpp"
 #include "core/engine_parts.hpp"
 #include "core/fork_generation.hpp"
+#include "core/steady_time.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -67,17 +68,16 @@ void BegunRuns::Parts::begin() {
   if (asked.empty()) return;
   const SteadyTime sent = std::chrono::steady_clock::now();
   try {
-    std::vector<BeginOutcome> outcomes = engine.store.begin_many(requests);
+    std::vector<std::optional<BeginOutcome>> outcomes = engine.store.begin_many(requests);
     for (std::size_t at = 0; at < asked.size(); ++at)
       asked[at]->begun.outcome = std::move(outcomes.at(at));
   } catch (const Error& error) {
     if (Observer* observer = engine.options.observer; observer != nullptr) {
       observer->on_store_error(requests.front().key, StoreCall::begin, error, 1);
     }
-    // What may be one record's alone, such as one that cannot be read, is no try of the others'.
-    const bool of_the_store =
-        error.code() == Errc::store_unavailable || error.code() == Errc::store_busy;
-    if (!error.effect_possible() && !of_the_store) return;
+    // What cannot pass by itself is told by each run's own call.
+    const bool passes = error.code() == Errc::store_unavailable || error.code() == Errc::store_busy;
+    if (!error.effect_possible() && !passes) return;
     for (WaitingRun* run : asked)
       run->begun.error = error;
   }
@@ -95,7 +95,8 @@ void BegunRuns::Parts::hold(WaitingRun& run, SteadyTime sent) {
   const auto* acquired = std::get_if<Acquired>(&*run.begun.outcome);
   if (acquired == nullptr) return;
   run.held.emplace(engine.leases, run.request->key, Ownership{run.request->owner, acquired->fence},
-                   run.policy.lease, sent + run.policy.lease, sent + run.policy.max_total_hold);
+                   run.policy.lease, after(sent, run.policy.lease),
+                   after(sent, run.policy.max_total_hold));
   try {
     run.held->arm();
   } catch (
@@ -118,7 +119,8 @@ RunOutcome BegunRuns::Parts::run(WaitingRun& run, HandlerPort& handler) {
     lease_end = run.held->ends_at();
     const bool is_lost = run.held->lost() || lease_end <= std::chrono::steady_clock::now();
     run.held.reset();
-    if (is_lost) run.request.reset();
+    // Asked again with the same token, which its own record does not stand in the way of, should it still be there.
+    if (is_lost) run.begun.outcome.reset();
   }
   if (!run.request) return Call(engine, std::move(run.operation), handler).run();
   return Call(engine, run.policy, *std::move(run.request), std::move(run.begun), lease_end,

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/steady_time.hpp"
+
 namespace idempotency {
 inline namespace v0 {
 namespace detail {
@@ -51,15 +53,6 @@ std::string_view to_string(Disposition disposition) noexcept {
 Policy without_waiting(Policy policy) noexcept {
   policy.wait = milliseconds{0};
   return policy;
-}
-
-milliseconds left_until(SteadyTime end, SteadyTime now) noexcept {
-  return std::max(milliseconds{1}, std::chrono::ceil<milliseconds>(end - now));
-}
-
-SteadyTime after(SteadyTime now, milliseconds span) noexcept {
-  const auto room = std::chrono::floor<milliseconds>(SteadyTime::max() - now);
-  return span >= room ? SteadyTime::max() : now + span;
 }
 
 /// In a later life the key may belong to a request of another meaning, whose result is not this one's.

@@ -33,12 +33,10 @@ GuardOptions checked(GuardOptions options) {
 
 }  // namespace
 
-std::vector<BeginOutcome> StorePort::begin_many(const std::vector<BeginRequest>& requests) {
-  std::vector<BeginOutcome> outcomes;
-  outcomes.reserve(requests.size());
-  for (const BeginRequest& request : requests)
-    outcomes.push_back(begin(request));
-  return outcomes;
+// Nobody who asks `begins_many()` first comes here; one by one, each would have an error of its own to tell.
+std::vector<std::optional<BeginOutcome>> StorePort::begin_many(
+    const std::vector<BeginRequest>& requests) {
+  return std::vector<std::optional<BeginOutcome>>(requests.size());
 }
 
 WriteOutcome StorePort::issue(const IssueRequest& /*request*/) {

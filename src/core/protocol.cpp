@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/steady_time.hpp"
 #include "idempotency/detail/planted.hpp"
 
 namespace idempotency {
@@ -9,6 +10,7 @@ inline namespace v0 {
 
 namespace {
 
+using detail::after;
 using std::chrono::milliseconds;
 using Kind = ProtocolAction::Kind;
 using Seen = ProtocolEvent::Kind;
@@ -16,11 +18,6 @@ using Seen = ProtocolEvent::Kind;
 constexpr milliseconds shortest_pause{2};
 constexpr milliseconds longest_pause{250};
 constexpr std::uint32_t late_begins_allowed = 2;
-
-SteadyTime after(SteadyTime now, milliseconds span) noexcept {
-  const auto room = std::chrono::floor<milliseconds>(SteadyTime::max() - now);
-  return span >= room ? SteadyTime::max() : now + std::max(span, milliseconds{0});
-}
 
 ProtocolAction finish(RunStatus status) noexcept {
   return {.kind = Kind::finish, .status = status};

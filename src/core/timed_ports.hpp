@@ -54,9 +54,10 @@ class TimedStorePort final : public StorePort {
   }
   [[nodiscard]] bool begins_many() const noexcept override { return store_->begins_many(); }
   /// Each of them has waited for the whole.
-  std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) override {
+  std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests) override {
     const auto began = std::chrono::steady_clock::now();
-    std::vector<BeginOutcome> outcomes = store_->begin_many(requests);
+    std::vector<std::optional<BeginOutcome>> outcomes = store_->begin_many(requests);
     const auto took = std::chrono::steady_clock::now() - began;
     for (const BeginRequest& request : requests) {
       observer_->on_store_answered(request.key, StoreCall::begin, took);

@@ -522,11 +522,16 @@ WriteOutcome MemoryStore::renew(const Key& key, const Ownership& by, millisecond
                       });
 }
 
-std::vector<BeginOutcome> MemoryStore::begin_many(const std::vector<BeginRequest>& requests) {
-  std::vector<BeginOutcome> outcomes;
-  outcomes.reserve(requests.size());
-  for (const BeginRequest& request : requests)
-    outcomes.push_back(begin(request));
+std::vector<std::optional<BeginOutcome>> MemoryStore::begin_many(
+    const std::vector<BeginRequest>& requests) {
+  std::vector<std::optional<BeginOutcome>> outcomes(requests.size());
+  for (std::size_t at = 0; at < requests.size(); ++at) {
+    try {
+      outcomes[at] = begin(requests[at]);
+    } catch (const Error&) {  // full: `begin` says so
+      continue;
+    }
+  }
   return outcomes;
 }
 

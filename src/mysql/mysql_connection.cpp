@@ -365,22 +365,26 @@ std::vector<Reply> Connection::run(std::string_view sql, Stage stage) {
   return answers;
 }
 
-Reply Connection::run_without_waiting(std::string_view sql, Stage stage) {
+std::vector<Reply> Connection::run_waiting(std::string_view sql, Stage stage, unsigned seconds) {
   if (traits_.sets_for_statement) {
-    std::string text = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR ";
+    std::string text =
+        "SET STATEMENT innodb_lock_wait_timeout = " + std::to_string(seconds) + " FOR ";
     text += sql;
-    return std::move(run(text, stage).front());
+    return run(text, stage);
   }
+  const unsigned least = std::max(1U, seconds);
   const unsigned usual = lock_wait_;
-  if (usual == 1) return std::move(run(sql, stage).front());
+  if (usual == least) return run(sql, stage);
   const std::string setting = "SET innodb_lock_wait_timeout = ";
-  std::string text = setting + "1;";
+  std::string text = setting + std::to_string(least) + ';';
   text += sql;
   text += ';' + setting + std::to_string(usual);
-  lock_wait_ = 1;  // after an error as well, until the connection is taken again
+  lock_wait_ = least;  // after an error as well, until the connection is taken again
   std::vector<Reply> replies = run(text, stage);
   lock_wait_ = usual;
-  return std::move(replies.at(1));
+  replies.erase(replies.begin());
+  replies.pop_back();
+  return replies;
 }
 
 }  // namespace detail::mysql

@@ -66,9 +66,9 @@ class Connection {
   /// error's stage is `stage` and nothing is known of the answers before.
   std::vector<Reply> run(std::string_view sql, Stage stage);
 
-  /// One statement as text on an own connection, which gives up where another transaction holds a row: at once on MariaDB, after a
-  /// second on MySQL.
-  Reply run_without_waiting(std::string_view sql, Stage stage);
+  /// The same on an own connection, for one statement on MariaDB, which gives up where another transaction holds a row for so
+  /// long; MySQL waits for a second at least.
+  std::vector<Reply> run_waiting(std::string_view sql, Stage stage, unsigned seconds);
 
   /// Sends ROLLBACK and does not wait for its answer, which `settle` takes before the connection is used again.
   void send_rollback() noexcept;

@@ -68,6 +68,20 @@ std::optional<BeginOutcome> outcome_of_insert(Row&& row, const BeginRequest& req
   return outcome_of(std::move(row), request);
 }
 
+/// A batch locks its rows together, so nobody's open transaction may keep it from the others for long.
+constexpr unsigned longest_wait_of_batch = 1;  // second
+
+/// `read()`, or nothing where the error is that of one record: it cannot be read, or another transaction holds it.
+template <class Read>
+auto unless_of_this_record(Read read) -> std::optional<decltype(read())> {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.code() != Errc::store_corrupt && error.code() != Errc::store_busy) throw;
+    return std::nullopt;
+  }
+}
+
 Parameter trace_parameter(const BeginRequest& request) {
   return request.trace.empty() ? Parameter{std::monostate{}} : bytes_parameter(request.trace);
 }
@@ -187,7 +201,7 @@ BeginOutcome Records::begin(const BeginRequest& request) {
 
 /// What one INSERT of many rows has met.
 struct Records::Rows {
-  std::map<std::string, Row> by_key;
+  std::map<std::string, std::optional<Row>> by_key;  ///< nothing for one that cannot be read
   std::optional<Timestamp> since;  ///< a moment before the INSERT; nothing: each row tells it
 };
 
@@ -219,20 +233,22 @@ Records::Rows Records::insert_or_look(const std::vector<const BeginRequest*>& re
                                     : "SELECT " + std::string(now_expression) + ';' + insert +
                                           ";SELECT " + columns + " FROM " + statements_->table +
                                           " WHERE " + keys;
-  std::vector<Reply> replies = connection_->run(sql, write_);
+  std::vector<Reply> replies = connection_->run_waiting(sql, write_, longest_wait_of_batch);
   Rows rows;
   if (!returning) {
     const std::uint64_t now = to_unsigned(replies.front().rows.at(0).at(0), "now");
     rows.since = Timestamp{milliseconds{static_cast<std::int64_t>(now)}};
   }
   for (Cells& cells : replies.back().rows) {
-    Row row = read_answer(cells, 2);
-    rows.by_key.insert_or_assign(take_key(cells).text(), std::move(row));
+    const std::string key = take_key(cells).text();
+    const std::optional<Row> row = unless_of_this_record([&] { return read_answer(cells, 2); });
+    rows.by_key.insert_or_assign(key, row);
   }
   return rows;
 }
 
-std::vector<BeginOutcome> Records::begin_many(const std::vector<BeginRequest>& requests) {
+std::vector<std::optional<BeginOutcome>> Records::begin_many(
+    const std::vector<BeginRequest>& requests) {
   std::vector<std::size_t> order(requests.size());  // locked in one order by all
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -251,17 +267,14 @@ std::vector<BeginOutcome> Records::begin_many(const std::vector<BeginRequest>& r
   for (const std::size_t at : order) {
     const auto found = rows.by_key.find(requests[at].key.text());
     if (requests[at].admission == Admission::any && found != rows.by_key.end()) {
-      Row row = found->second;  // not moved: the same key may have been asked for twice
+      if (!found->second) continue;  // it cannot be read
+      Row row = *found->second;      // not moved: the same key may have been asked for twice
       const Timestamp since = rows.since.value_or(row.now);
       answers[at] = outcome_of_insert(std::move(row), requests[at], since);
     }
-    if (!answers[at]) answers[at] = begin(requests[at]);
+    if (!answers[at]) answers[at] = unless_of_this_record([&] { return begin(requests[at]); });
   }
-  std::vector<BeginOutcome> outcomes;
-  outcomes.reserve(answers.size());
-  for (std::optional<BeginOutcome>& answer : answers)
-    outcomes.push_back(*std::move(answer));
-  return outcomes;
+  return answers;
 }
 
 /// An UPDATE that decides and a SELECT that tells, in one round trip where the connection takes both at once.
@@ -487,7 +500,7 @@ std::vector<WriteOutcome> Records::renew_many(const std::vector<Renewal>& renewa
                     " AS r ON r.business_type = w.t AND r.value = w.v SET r.lease_until = ";
   sql += now_expression;
   sql += " + w.l WHERE r.owner = w.o AND r.fence = w.f AND r.state = 1";
-  const Reply reply = connection_->run_without_waiting(sql, write_);
+  const Reply reply = std::move(connection_->run_waiting(sql, write_, 0).front());
   if (reply.changes.matched == renewals.size()) {
     return std::vector<WriteOutcome>(renewals.size(), WriteOutcome::stored);
   }

@@ -50,7 +50,8 @@ class Records {
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
   /// Outcomes in the order of the requests. Preconditions: not within a transaction.
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   /// The answer to `begin` when nothing has to be written for it.
   [[nodiscard]] std::optional<BeginOutcome> peek(const BeginRequest& request);

@@ -45,7 +45,8 @@ BeginOutcome MySqlStore::begin(const BeginRequest& request) {
   });
 }
 
-std::vector<BeginOutcome> MySqlStore::begin_many(const std::vector<BeginRequest>& requests) {
+std::vector<std::optional<BeginOutcome>> MySqlStore::begin_many(
+    const std::vector<BeginRequest>& requests) {
   return impl_->begin_many(requests);
 }
 

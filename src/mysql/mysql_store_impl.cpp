@@ -119,19 +119,27 @@ std::vector<StoreImpl::Range> StoreImpl::cut(const Batch& batch, std::size_t mos
 }
 
 /// The records of a statement are all locked until it is done, so it has no more of them than others can wait for.
-std::vector<BeginOutcome> StoreImpl::begin_many(const std::vector<BeginRequest>& requests) {
+std::vector<std::optional<BeginOutcome>> StoreImpl::begin_many(
+    const std::vector<BeginRequest>& requests) {
   constexpr std::size_t most_at_once = 256;
-  std::vector<BeginOutcome> outcomes;
-  outcomes.reserve(requests.size());
+  std::vector<std::optional<BeginOutcome>> outcomes(requests.size());
   for (const Range part : cut(requests, most_at_once)) {
-    std::vector<BeginOutcome> answers = call([&](Records& records) {
-      return records.begin_many(part_of(requests, part.begin, part.end));
-    });
+    std::vector<std::optional<BeginOutcome>> answers;
+    bool asked = false;
+    try {
+      answers = call([&](Records& records) {
+        asked = true;
+        return records.begin_many(part_of(requests, part.begin, part.end));
+      });
+    } catch (const Error& error) {
+      if (!asked || error.code() != Errc::store_busy) throw;
+      continue;  // another transaction holds one of its rows: each is asked for by itself
+    }
     for (std::size_t at = 0; at < answers.size(); ++at) {
-      if (!std::holds_alternative<Acquired>(answers[at])) {
+      if (answers[at] && !std::holds_alternative<Acquired>(*answers[at])) {
         hot_keys_.add(requests[part.begin + at].key);
       }
-      outcomes.push_back(std::move(answers[at]));
+      outcomes[part.begin + at] = std::move(answers[at]);
     }
   }
   return outcomes;

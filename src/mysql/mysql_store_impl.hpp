@@ -133,7 +133,8 @@ class StoreImpl {
     }
   }
 
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests);
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals);
   [[nodiscard]] std::size_t purge(std::size_t limit);
   [[nodiscard]] StoreStatistics statistics();

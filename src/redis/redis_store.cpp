@@ -29,7 +29,8 @@ BeginOutcome RedisStore::begin(const BeginRequest& request) {
                      [&](Connection& connection) { return impl_->begin(connection, request); });
 }
 
-std::vector<BeginOutcome> RedisStore::begin_many(const std::vector<BeginRequest>& requests) {
+std::vector<std::optional<BeginOutcome>> RedisStore::begin_many(
+    const std::vector<BeginRequest>& requests) {
   return impl_->begin_many(requests);
 }
 

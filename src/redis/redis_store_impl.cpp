@@ -157,6 +157,10 @@ class Batch {
       if (!error_) error_ = error;
     }
   }
+  /// Takes an error for that of one record, unless the connection is over.
+  void forgive() noexcept {
+    if (!is_over()) error_.reset();
+  }
   void note_write() noexcept { wrote_ = true; }
 
   const StoreImpl& store_;
@@ -275,16 +279,15 @@ class BeginBatch final : private Batch {
              const std::vector<BeginRequest>& requests)
       : Batch(store, connection), requests_(requests), answers_(requests.size()) {}
 
-  [[nodiscard]] std::vector<BeginOutcome> outcomes() {
+  /// Errors: only what concerns all of them.
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> outcomes() {
     for_each_part(requests_.size(), [this](Rows rows) {
       Rows left = begin_natively(std::move(rows));
       if (!left.empty()) begin_scripted(std::move(left));
+      const auto is_answered = [](const auto& answer) { return answer.has_value(); };
+      if (std::any_of(answers_.begin(), answers_.end(), is_answered)) forgive();
     });
-    std::vector<BeginOutcome> outcomes;
-    outcomes.reserve(answers_.size());
-    for (std::optional<BeginOutcome>& answer : answers_)
-      outcomes.push_back(answer.value());
-    return outcomes;
+    return std::move(answers_);
   }
 
  private:
@@ -307,7 +310,11 @@ class BeginBatch final : private Batch {
       const std::size_t row = asked[at];
       done.push_back(row);
       note(*replies[at], [&] {
-        answers_[row] = outcome_of_native(connection_, *replies[at], requests_[row]);
+        if (!read_by_itself([&] {
+              answers_[row] = outcome_of_native(connection_, *replies[at], requests_[row]);
+            })) {
+          return;
+        }
         if (!answers_[row]) done.pop_back();
         note_acquired(row);
       });
@@ -327,10 +334,23 @@ class BeginBatch final : private Batch {
         },
         [this](std::size_t row, const redisReply& reply) {
           note(reply, [&] {
-            answers_[row] = outcome_of_script(connection_, reply, requests_[row]);
+            static_cast<void>(read_by_itself(
+                [&] { answers_[row] = outcome_of_script(connection_, reply, requests_[row]); }));
             note_acquired(row);
           });
         });
+  }
+
+  /// False when the record is one that cannot be read: `begin` says so of it alone.
+  template <class Read>
+  [[nodiscard]] static bool read_by_itself(Read read) {
+    try {
+      read();
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != Errc::store_corrupt) throw;
+      return false;
+    }
   }
 
   void note_acquired(std::size_t row) noexcept {
@@ -420,7 +440,8 @@ BeginOutcome StoreImpl::begin(Connection& connection, const BeginRequest& reques
                            request);
 }
 
-std::vector<BeginOutcome> StoreImpl::begin_many(const std::vector<BeginRequest>& requests) {
+std::vector<std::optional<BeginOutcome>> StoreImpl::begin_many(
+    const std::vector<BeginRequest>& requests) {
   if (requests.empty()) return {};
   return call(Effect::writes, [&](Connection& connection) {
     BeginBatch batch(*this, connection, requests);

@@ -78,7 +78,8 @@ class StoreImpl {
   }
 
   [[nodiscard]] BeginOutcome begin(Connection& connection, const BeginRequest& request) const;
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests);
 
   /// One write of an owner, as the script's arguments.
   struct Write {

@@ -30,32 +30,44 @@ BeginOutcome SqliteStore::begin(const BeginRequest& request) {
   return impl_->write([&](Records& records, Timestamp now) { return records.begin(request, now); });
 }
 
+namespace {
+
+/// `begin()`, or nothing when it is this record alone that cannot be read.
+template <class Begin>
+std::optional<BeginOutcome> unless_corrupt(Begin begin) {
+  try {
+    return begin();
+  } catch (const Error& error) {
+    if (error.code() != Errc::store_corrupt) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 /// What has to be written is written in one transaction, and so with one flush.
-std::vector<BeginOutcome> SqliteStore::begin_many(const std::vector<BeginRequest>& requests) {
+std::vector<std::optional<BeginOutcome>> SqliteStore::begin_many(
+    const std::vector<BeginRequest>& requests) {
   impl_->refuse_nested();
-  if (requests.empty()) return {};
-  std::vector<std::optional<BeginOutcome>> answers = impl_->read([&](Reader& reader) {
-    std::vector<std::optional<BeginOutcome>> settled;
-    settled.reserve(requests.size());
-    for (const BeginRequest& request : requests)
-      settled.push_back(reader.records.peek(request, impl_->now()));
-    return settled;
+  using Answers = std::vector<std::optional<BeginOutcome>>;
+  const Answers settled = impl_->read([&](Reader& reader) {
+    Answers answers;
+    for (const BeginRequest& request : requests) {
+      answers.push_back(unless_corrupt([&] { return reader.records.peek(request, impl_->now()); }));
+    }
+    return answers;
   });
   const auto is_open = [](const std::optional<BeginOutcome>& answer) { return !answer; };
-  if (std::any_of(answers.begin(), answers.end(), is_open)) {
-    answers = impl_->write([&](Records& records, Timestamp now) {
-      std::vector<std::optional<BeginOutcome>> all = answers;  // the write may be tried again
-      for (std::size_t at = 0; at < all.size(); ++at) {
-        if (!all[at]) all[at] = records.begin(requests[at], now);
-      }
-      return all;
-    });
-  }
-  std::vector<BeginOutcome> outcomes;
-  outcomes.reserve(answers.size());
-  for (std::optional<BeginOutcome>& answer : answers)
-    outcomes.push_back(*std::move(answer));
-  return outcomes;
+  if (std::none_of(settled.begin(), settled.end(), is_open)) return settled;
+  return impl_->write([&](Records& records, Timestamp now) {
+    Answers answers = settled;  // the write may be tried again
+    for (std::size_t at = 0; at < answers.size(); ++at) {
+      if (answers[at]) continue;
+      answers[at] = unless_corrupt(
+          [&] { return std::optional<BeginOutcome>(records.begin(requests[at], now)); });
+    }
+    return answers;
+  });
 }
 
 WriteOutcome SqliteStore::issue(const IssueRequest& request) {

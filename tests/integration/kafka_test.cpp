@@ -41,7 +41,7 @@ class MockCluster {
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
     std::array<char, 256> words{};
     rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", words.data(), words.size());
-    rd_kafka_conf_set(conf, "linger.ms", "0", words.data(), words.size());
+    rd_kafka_conf_set(conf, "linger.ms", "1000", words.data(), words.size());  // until `flush`
     rd_kafka_conf_set_log_cb(conf, [](const rd_kafka_t*, int, const char*, const char*) {});
     producer_.reset(rd_kafka_new(RD_KAFKA_PRODUCER, conf, words.data(), words.size()));
     if (!producer_) throw std::runtime_error(words.data());
@@ -54,20 +54,14 @@ class MockCluster {
   }
   void send(const std::string& topic, std::int32_t partition, const std::string& key,
             const std::string& body) const {
-    std::array<rd_kafka_vu_t, 6> parts{};
-    parts[0].vtype = RD_KAFKA_VTYPE_TOPIC;
-    parts[0].u.cstr = topic.c_str();
-    parts[1].vtype = RD_KAFKA_VTYPE_PARTITION;
-    parts[1].u.i32 = partition;
-    parts[2].vtype = RD_KAFKA_VTYPE_KEY;
-    parts[2].u.mem = {const_cast<char*>(key.data()), key.size()};
-    parts[3].vtype = RD_KAFKA_VTYPE_VALUE;
-    parts[3].u.mem = {const_cast<char*>(body.data()), body.size()};
-    parts[4].vtype = RD_KAFKA_VTYPE_HEADER;
-    parts[4].u.header = {"kind", "order", -1};
-    parts[5].vtype = RD_KAFKA_VTYPE_MSGFLAGS;
-    parts[5].u.i = RD_KAFKA_MSG_F_COPY;
-    ASSERT_EQ(rd_kafka_produceva(producer_.get(), parts.data(), parts.size()), nullptr);
+    produce(topic, partition, key, body);
+    ASSERT_EQ(rd_kafka_flush(producer_.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
+  }
+  /// So that one fetch brings them all.
+  void send_together(const std::string& topic, std::int32_t partition,
+                     const std::vector<std::string>& keys) const {
+    for (const std::string& key : keys)
+      produce(topic, partition, key, "");
     ASSERT_EQ(rd_kafka_flush(producer_.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
   }
   /// The offset that the group has committed; -1001 for none.
@@ -98,6 +92,23 @@ class MockCluster {
   }
 
  private:
+  void produce(const std::string& topic, std::int32_t partition, const std::string& key,
+               const std::string& body) const {
+    std::array<rd_kafka_vu_t, 6> parts{};
+    parts[0].vtype = RD_KAFKA_VTYPE_TOPIC;
+    parts[0].u.cstr = topic.c_str();
+    parts[1].vtype = RD_KAFKA_VTYPE_PARTITION;
+    parts[1].u.i32 = partition;
+    parts[2].vtype = RD_KAFKA_VTYPE_KEY;
+    parts[2].u.mem = {const_cast<char*>(key.data()), key.size()};
+    parts[3].vtype = RD_KAFKA_VTYPE_VALUE;
+    parts[3].u.mem = {const_cast<char*>(body.data()), body.size()};
+    parts[4].vtype = RD_KAFKA_VTYPE_HEADER;
+    parts[4].u.header = {"kind", "order", -1};
+    parts[5].vtype = RD_KAFKA_VTYPE_MSGFLAGS;
+    parts[5].u.i = RD_KAFKA_MSG_F_COPY;
+    ASSERT_EQ(rd_kafka_produceva(producer_.get(), parts.data(), parts.size()), nullptr);
+  }
   [[nodiscard]] rd_kafka_mock_cluster_t* cluster() const {
     return rd_kafka_handle_mock_cluster(producer_.get());
   }
@@ -308,9 +319,7 @@ TEST_F(Kafka, RunsAMessageOnceWhosePartitionIsTakenAwayInTheMiddleOfItsHandler) 
     cluster_.send("orders", number % 2, std::to_string(number), "");
   }
   IdempotentConsumer consumer{
-      guard_,
-      order_key(),
-      {.first_delay = 10ms, .longest_delay = 20ms, .policy = {.lease = 200ms}}};
+      guard_, order_key(), {.first_delay = 10ms, .longest_delay = 20ms, .policy = {.lease = 3s}}};
   KafkaOptions impatient = options();
   impatient.settings = {{"session.timeout.ms", "5000"},
                         {"max.poll.interval.ms", "5000"},
@@ -466,6 +475,78 @@ TEST_F(Kafka, HandsWhatABatchDidNotSettleOverAgainAsIfForTheFirstTime) {
   EXPECT_EQ(first, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(deliveries, (std::set<std::uint32_t>{1})) << "nobody had handled them";
   EXPECT_EQ(cluster_.committed("billing", "orders", 0), 2);
+}
+
+TEST_F(Kafka, HandlesAnOrderThatWasSentTwiceAndFailsOnceInABatch) {
+  IdempotentConsumer consumer{
+      guard_, order_key(), {.first_delay = 1ms, .longest_delay = 1ms, .policy = {.lease = 100ms}}};
+  cluster_.send_together("orders", 0, {"a", "a", "b"});
+  std::vector<std::string> handled;
+  bool failed = false;
+  std::size_t largest = 0;
+  {
+    KafkaConsumer source{options()};
+    for (int round = 0; round < 1'500 && handled.size() < 3; ++round) {
+      source.poll_batch([&](MessageBatch& batch) {
+        largest = std::max(largest, batch.messages().size());
+        consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
+          handled.push_back(message.key);
+          if (!std::exchange(failed, true)) throw RetryableFailure("once");
+        });
+      });
+    }
+  }
+  EXPECT_EQ(largest, 3U);
+  EXPECT_EQ(handled, (std::vector<std::string>{"a", "a", "b"}))
+      << "running_elsewhere: "
+      << consumer.counts().by_reason[static_cast<std::size_t>(MessageReason::running_elsewhere)];
+  EXPECT_EQ(cluster_.committed("billing", "orders", 0), 3);
+}
+
+TEST_F(Kafka, GivesEachMessageOfABatchItsAttemptsWhateverStoodBeforeIt) {
+  IdempotentConsumer consumer{
+      guard_, order_key(), {.max_attempts = 3, .first_delay = 1ms, .longest_delay = 1ms}};
+  cluster_.send_together("orders", 0, {"a", "b", "c"});
+  std::map<std::string, int> tries;
+  {
+    KafkaConsumer source{options()};
+    for (int round = 0; round < 1'500 && tries["c"] == 0; ++round) {
+      source.poll_batch([&](MessageBatch& batch) {
+        consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
+          const int tried = ++tries[message.key];
+          if (message.key == "a" && tried <= 2) throw RetryableFailure("twice");
+          if (message.key == "b" && tried <= 1) throw RetryableFailure("once");
+        });
+      });
+    }
+  }
+  EXPECT_EQ(tries["a"], 3);
+  EXPECT_EQ(tries["b"], 2) << "it failed once, and max_attempts is 3";
+  EXPECT_EQ(consumer.counts().dead_lettered, 0U);
+}
+
+TEST_F(Kafka, RefusesToSettleAMessageBeforeThoseInFrontOfIt) {
+  cluster_.send_together("orders", 0, {"a", "b"});
+  cluster_.send_together("orders", 1, {"c"});
+  std::size_t largest = 0;
+  {
+    KafkaConsumer source{options()};
+    for (int round = 0; round < 1'500 && largest < 2; ++round) {
+      static_cast<void>(source.poll_batch([&](MessageBatch& batch) {
+        for (std::size_t place = 0; place < batch.messages().size(); ++place) {
+          const std::string& key = batch.messages()[place].key;
+          largest = std::max(largest, key == "c" ? std::size_t{0} : batch.messages().size());
+          EXPECT_EQ(batch.may_be_handled(place), key != "b") << key;
+          if (key != "b") continue;
+          EXPECT_EQ(testing_support::code_of([&] { batch.settle(place, {}); }),
+                    Errc::invalid_argument);
+        }
+      }));
+    }
+  }
+
+  EXPECT_GE(largest, 2U);
+  EXPECT_LT(cluster_.committed("billing", "orders", 0), 0) << "nothing is settled";
 }
 
 TEST_F(Kafka, RefusesWhatCannotWork) {

@@ -121,7 +121,8 @@ class ReferenceStore {
   [[nodiscard]] WriteOutcome renew(const Key& key, const Ownership& by, milliseconds lease) {
     return write([&](Timestamp now) { return records().renew(key, by, lease, now); });
   }
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) {
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests) {
     if (requests.empty() && breaks(Rule::empty_batch_of_begins_refused)) {
       throw Error(Errc::invalid_argument, "nothing to begin");
     }
@@ -131,7 +132,7 @@ class ReferenceStore {
       free.push_back(!find(requests[at].key));
     if (looks) let_others_pass();
     std::map<std::string, BeginOutcome> by_key;
-    std::vector<BeginOutcome> outcomes;
+    std::vector<std::optional<BeginOutcome>> outcomes;
     for (const BeginRequest& request : requests) {
       const std::string key = request.key.text();
       if (breaks(Rule::batch_begins_a_hundred) && outcomes.size() >= 100) {

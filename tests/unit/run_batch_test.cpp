@@ -277,6 +277,37 @@ TEST(RunBatch, TellsAnInvalidPolicyAtItsTurn) {
   EXPECT_EQ(batch.run(1, [] { return 1; }).status(), RunStatus::executed);
 }
 
+TEST(RunBatch, RenewsWhatWaitsAlsoWhereItMayBeHeldForEver) {
+  Leases leases;
+  Desk desk(&leases);
+  RunBatch batch = desk.guard.begin_many(
+      operations({"a", "b"}, {.lease = 300ms, .max_total_hold = std::chrono::milliseconds::max()}));
+
+  static_cast<void>(batch.run(0, [&] { return leases.renewed.wait() ? 1 : 0; }));
+  std::uint64_t fence = 0;
+  const auto second = batch.run(1, [&](Execution& execution) {
+    fence = execution.fence();
+    return true;
+  });
+
+  EXPECT_EQ(second.status(), RunStatus::executed);
+  EXPECT_EQ(fence, 1U);
+}
+
+TEST(RunBatch, IsNotInItsOwnWayWhenItsLeaseIsNearlyOver) {
+  Leases leases;
+  Desk desk(&leases);
+  desk.store.on(StoreCall::renew).fail_always(Fault::request_lost);
+  RunBatch batch = desk.guard.begin_many(operations({"a", "b"}, {.lease = 5s}));
+
+  ASSERT_TRUE(leases.lost.wait());
+  const auto second = batch.run(1, [] { return 2; });
+
+  EXPECT_EQ(second.status(), RunStatus::executed)
+      << "status " << static_cast<int>(second.status()) << ", retry after "
+      << second.retry_after().count() << " ms, and nobody else is there";
+}
+
 TEST(RunBatch, OfOneOrNoneIsAnOrdinaryRun) {
   Desk desk;
   RunBatch none = desk.guard.begin_many({});

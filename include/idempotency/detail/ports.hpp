@@ -37,9 +37,10 @@ class RenewalPort {
 class StorePort : public RenewalPort {
  public:
   virtual BeginOutcome begin(const BeginRequest& request) = 0;
-  /// Whether `begin_many` is one exchange; otherwise records are begun one by one.
+  /// Whether `begin_many` is one exchange; otherwise it begins nothing.
   [[nodiscard]] virtual bool begins_many() const noexcept { return false; }
-  virtual std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
+  virtual std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests);
   virtual WriteOutcome complete(const Key& key, const Ownership& by,
                                 const Completion& completion) = 0;
   virtual WriteOutcome fail(const Key& key, const Ownership& by, const Failure& failure,
@@ -69,7 +70,8 @@ class StorePortOf final : public StorePort {
       return BatchBeginStore<StoreT>;
     }
   }
-  std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) override {
+  std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests) override {
     if constexpr (BatchBeginStore<StoreT>) {
       return store_->begin_many(requests);
     } else {

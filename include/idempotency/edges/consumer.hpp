@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -65,14 +66,16 @@ class IdempotentConsumer {
 
   /// Handles a batch of an adapter's, one message after the other, and settles each as soon as it is handled. Their records are
   /// begun in one exchange where the store can do that, so that finished duplicates cost nothing more; see
-  /// `IdempotencyGuard::begin_many`. A message that was delivered before is begun at its turn; where a broker does not count, what was begun
-  /// and did not get its turn counts as tried, and ends after `max_deliveries` instead of `max_attempts`. Ends early behind a disposition that says `MessageFlow::stop`.
+  /// `IdempotencyGuard::begin_many`. A message that was delivered before is begun at its turn. What was begun and did not get its turn counts as
+  /// one attempt; where a broker counts no deliveries and its consumers keep dying, `max_deliveries` is the limit instead of `max_attempts`.
+  /// Ends early behind a disposition that says `MessageFlow::stop`.
   ///
   /// Errors: those of `MessageBatch::settle`.
   template <class Handler>
   void handle_batch(MessageBatch& batch, Handler&& handler) {
     handle_each(
         batch.messages(), handler, [&](std::size_t place) { return batch.may_be_handled(place); },
+        [&](std::size_t place) { return batch.was_passed_over(place); },
         [&](std::size_t place, const MessageDisposition& disposition) {
           batch.settle(place, disposition);
         });
@@ -91,7 +94,7 @@ class IdempotentConsumer {
         static_cast<std::size_t>(std::distance(std::begin(messages), std::end(messages))),
         untouched);
     handle_each(
-        messages, handler, [](std::size_t) { return true; },
+        messages, handler, [](std::size_t) { return true; }, [](std::size_t) { return false; },
         [&](std::size_t place, const MessageDisposition& disposition) {
           dispositions[place] = disposition;
         });
@@ -163,28 +166,43 @@ class IdempotentConsumer {
   /// A message of a batch before its turn.
   struct Waiting {
     detail::DeliveryState delivery;
-    std::size_t place = 0;  ///< among the runs
+    std::optional<Operation> alone = std::nullopt;  ///< begun at its turn
+    std::size_t place = 0;  ///< otherwise: among the runs that were begun ahead
     std::optional<MessageDisposition> disposition = std::nullopt;
   };
 
-  template <class Messages, class Handler, class MayBeHandled, class Settle>
-  void handle_each(const Messages& messages, Handler& handler, MayBeHandled may_be_handled,
-                   Settle settle) {
-    std::vector<Waiting> waiting;
-    std::vector<Operation> operations;
+  /// Begins ahead what may be: what comes again may stand behind one that ended the process and is begun at its turn, so that
+  /// waiting counts as no try; and so is a second message of the same key, which would stand in the way of the first.
+  template <class Messages, class WasPassedOver>
+  std::vector<Operation> sort_out(const Messages& messages, WasPassedOver was_passed_over,
+                                  std::vector<Waiting>& waiting) {
+    std::vector<Operation> ahead;
+    std::unordered_set<std::string> keys;
     for (const auto& message : messages) {
       Waiting& one = waiting.emplace_back(Waiting{.delivery = state_of(message)});
-      // What comes again may stand behind one that ended the process: it is begun at its turn, so that waiting counts as no try.
-      if (one.delivery.deliveries > 1) continue;
       try {
-        operations.push_back(operation_of(message, one.delivery));
-        one.place = operations.size() - 1;
+        Operation operation = operation_of(message, one.delivery);
+        const bool is_new = keys.insert(one.delivery.key).second;
+        if (!is_new || one.delivery.deliveries > 1 || was_passed_over(waiting.size() - 1)) {
+          one.alone = std::move(operation);
+          continue;
+        }
+        one.place = ahead.size();
+        ahead.push_back(std::move(operation));
         one.delivery.begun_ahead = true;
       } catch (...) {
         one.disposition = core_.judge_exception(one.delivery);
       }
     }
-    const auto begin = [&] { return guard_->begin_many(std::move(operations)); };
+    return ahead;
+  }
+
+  template <class Messages, class Handler, class MayBeHandled, class WasPassedOver, class Settle>
+  void handle_each(const Messages& messages, Handler& handler, MayBeHandled may_be_handled,
+                   WasPassedOver was_passed_over, Settle settle) {
+    std::vector<Waiting> waiting;
+    std::vector<Operation> ahead = sort_out(messages, was_passed_over, waiting);
+    const auto begin = [&] { return guard_->begin_many(std::move(ahead)); };
     std::optional<decltype(begin())> runs;
     try {
       runs.emplace(begin());
@@ -199,12 +217,12 @@ class IdempotentConsumer {
       const std::size_t place = at++;
       if (!may_be_handled(place)) continue;
       Waiting& one = waiting[place];
-      if (!one.disposition && !one.delivery.begun_ahead) {
-        one.disposition = handle(message, handler);
-      } else if (!one.disposition) {
+      if (!one.disposition) {
         one.disposition = judged(one.delivery, [&] {
-          return run(one.delivery, message, handler, classifier,
-                     [&](auto&& call, auto&& judge) { return runs->run(one.place, call, judge); });
+          return run(one.delivery, message, handler, classifier, [&](auto&& call, auto&& judge) {
+            return one.alone ? guard_->run(*std::move(one.alone), call, judge)
+                             : runs->run(one.place, call, judge);
+          });
         });
       }
       settle(place, *one.disposition);

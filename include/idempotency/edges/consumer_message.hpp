@@ -108,8 +108,11 @@ class MessageBatch {
   virtual ~MessageBatch() = default;
 
   [[nodiscard]] virtual const std::vector<ReceivedMessage>& messages() const noexcept = 0;
-  /// False once a message before it has to be handled again first, where the broker keeps an order.
+  /// False while a message before it is not settled, or has to be handled again first, where the broker keeps an order; when the adapter is to
+  /// stop; and for what has been settled.
   [[nodiscard]] virtual bool may_be_handled(std::size_t place) const noexcept = 0;
+  /// Whether it was in a batch of this adapter's before and did not get its turn.
+  [[nodiscard]] virtual bool was_passed_over(std::size_t /*place*/) const noexcept { return false; }
   /// Tells the broker what is to become of one message. Errors: those of the adapter's `poll`.
   virtual void settle(std::size_t place, const MessageDisposition& disposition) = 0;
 };

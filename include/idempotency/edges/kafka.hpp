@@ -59,7 +59,7 @@ class KafkaConsumer {
   explicit KafkaConsumer(KafkaOptions options);
   KafkaConsumer(const KafkaConsumer&) = delete;
   KafkaConsumer& operator=(const KafkaConsumer&) = delete;
-  /// Leaves the group.
+  /// Leaves the group. Where its brokers cannot be reached that ends after 10 s: what was not committed is delivered again.
   ~KafkaConsumer();
 
   /// One round: hands over what is due again and what the brokers have, waiting for the first message for `wait` at most.

@@ -142,8 +142,9 @@ class AnyStore {
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
     return box_->port().begin(request);
   }
-  /// One exchange where the store behind it can do so (`begins_many()`), one by one otherwise.
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests) {
+  /// One exchange where the store behind it can do so (`begins_many()`); otherwise nothing is begun, and each has to be made by itself.
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests) {
     return box_->port().begin_many(requests);
   }
   [[nodiscard]] bool begins_many() const noexcept { return box_->port().begins_many(); }

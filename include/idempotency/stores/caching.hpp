@@ -70,7 +70,7 @@ class CachingStore : public detail::TransactionTypes<Inner> {
   }
 
   /// Asks the inner store for those that are not known here.
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
       const std::vector<BeginRequest>& requests) requires BatchBeginStore<Inner> {
     std::vector<std::optional<BeginOutcome>> known;
     std::vector<BeginRequest> unknown;
@@ -80,18 +80,14 @@ class CachingStore : public detail::TransactionTypes<Inner> {
       if (!known.back()) unknown.push_back(request);
     }
     const Timestamp sent = table_.now();
-    std::vector<BeginOutcome> answers;
+    std::vector<std::optional<BeginOutcome>> answers;
     if (!unknown.empty()) answers = inner_->begin_many(unknown);
-    std::vector<BeginOutcome> outcomes;
-    outcomes.reserve(requests.size());
     for (std::size_t at = 0, answered = 0; at < requests.size(); ++at) {
-      if (!known[at]) {
-        table_.learn(requests[at], answers[answered], sent);
-        known[at] = std::move(answers[answered++]);
-      }
-      outcomes.push_back(*std::move(known[at]));
+      if (known[at]) continue;
+      known[at] = std::move(answers[answered++]);
+      if (known[at]) table_.learn(requests[at], *known[at], sent);
     }
-    return outcomes;
+    return known;
   }
 
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request) requires IssuingStore<Inner> {

@@ -105,7 +105,8 @@ class MySqlStore {
   void create_schema();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);

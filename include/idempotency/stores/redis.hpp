@@ -110,7 +110,8 @@ class RedisStore {
   ~RedisStore();
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request);
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(const std::vector<BeginRequest>& requests);
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
+      const std::vector<BeginRequest>& requests);
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request);
   [[nodiscard]] WriteOutcome complete(const Key& key, const Ownership& by,
                                       const Completion& completion);

@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,6 +17,18 @@
 namespace idempotency {
 inline namespace v0 {
 namespace testing {
+
+/// What became of each request; each must have been answered.
+template <class StoreT>
+[[nodiscard]] std::vector<BeginOutcome> begun(StoreT& store,
+                                              const std::vector<BeginRequest>& requests) {
+  std::vector<BeginOutcome> outcomes;
+  for (std::optional<BeginOutcome>& outcome : store.begin_many(requests)) {
+    if (!outcome) throw std::runtime_error("the store left a request to be made by itself");
+    outcomes.push_back(*std::move(outcome));
+  }
+  return outcomes;
+}
 
 /// The rules of a `BatchBeginStore`.
 template <class FixtureT>
@@ -40,7 +55,7 @@ TYPED_TEST_P(BatchBeginStoreConformance, BeginsEachRecordAsItsOwnRequestSays) {
                                                                .trace = "message-b"}),
                                            this->request("a", {.lease = std::chrono::hours{1}})};
 
-  const std::vector<BeginOutcome> outcomes = this->store().begin_many(requests);
+  const std::vector<BeginOutcome> outcomes = begun(this->store(), requests);
 
   EXPECT_EQ(outcomes, (std::vector<BeginOutcome>{acquired(1, 1), acquired(1, 1)}));
   const Record second = this->record(requests[1].key);
@@ -71,11 +86,14 @@ TYPED_TEST_P(BatchBeginStoreConformance, AnswersInTheOrderOfTheRequestsWhateverT
   ASSERT_EQ(doubtful.doubt(), WriteOutcome::stored);
   this->advance(this->short_lease + this->tolerance);
 
-  const std::vector<BeginOutcome> outcomes = this->store().begin_many(std::vector<BeginRequest>{
-      this->request("f-running"), this->request("e-released"), this->request("new"),
-      this->request("d-done", {.fingerprint = Fingerprint::of("one")}),
-      this->request("d-done", {.fingerprint = Fingerprint::of("two")}), this->request("c-run-out"),
-      this->request("b-failed"), this->request("a-held"), this->request("0-doubtful")});
+  const std::vector<BeginOutcome> outcomes =
+      begun(this->store(),
+            std::vector<BeginRequest>{
+                this->request("f-running"), this->request("e-released"), this->request("new"),
+                this->request("d-done", {.fingerprint = Fingerprint::of("one")}),
+                this->request("d-done", {.fingerprint = Fingerprint::of("two")}),
+                this->request("c-run-out"), this->request("b-failed"), this->request("a-held"),
+                this->request("0-doubtful")});
 
   ASSERT_EQ(outcomes.size(), 9U);
   EXPECT_TRUE(is<InProgress>(outcomes[0]));
@@ -96,7 +114,7 @@ TYPED_TEST_P(BatchBeginStoreConformance, JudgesTheRequestsOfOneKeyOneAfterTheOth
   const std::vector<BeginRequest> requests{this->request("same"), this->request("other"),
                                            this->request("same")};
 
-  const std::vector<BeginOutcome> outcomes = this->store().begin_many(requests);
+  const std::vector<BeginOutcome> outcomes = begun(this->store(), requests);
 
   ASSERT_EQ(outcomes.size(), 3U);
   EXPECT_EQ(outcomes[0], acquired(1, 1));
@@ -108,10 +126,10 @@ TYPED_TEST_P(BatchBeginStoreConformance, JudgesTheRequestsOfOneKeyOneAfterTheOth
 TYPED_TEST_P(BatchBeginStoreConformance, MayBeRepeatedWithTheSameTokens) {
   const std::vector<BeginRequest> requests{this->request("1", {.lease = std::chrono::seconds{10}}),
                                            this->request("2", {.lease = std::chrono::seconds{10}})};
-  const std::vector<BeginOutcome> first = this->store().begin_many(requests);
+  const std::vector<BeginOutcome> first = begun(this->store(), requests);
   this->advance(this->short_lease);
 
-  const std::vector<BeginOutcome> again = this->store().begin_many(requests);
+  const std::vector<BeginOutcome> again = begun(this->store(), requests);
 
   EXPECT_EQ(first, (std::vector<BeginOutcome>{acquired(1, 1), acquired(1, 1)}));
   EXPECT_EQ(again, first);
@@ -131,7 +149,7 @@ TYPED_TEST_P(BatchBeginStoreConformance, BeginsManyAtOnce) {
   for (std::size_t number = 0; number < count; ++number)
     requests.push_back(this->request(std::to_string(number)));
 
-  const std::vector<BeginOutcome> outcomes = this->store().begin_many(requests);
+  const std::vector<BeginOutcome> outcomes = begun(this->store(), requests);
 
   EXPECT_EQ(outcomes, std::vector<BeginOutcome>(count, acquired(1, 1)));
   for (const std::size_t number : {std::size_t{0}, count / 2, count - 1}) {
@@ -140,7 +158,7 @@ TYPED_TEST_P(BatchBeginStoreConformance, BeginsManyAtOnce) {
 }
 
 TYPED_TEST_P(BatchBeginStoreConformance, BeginsNothingWhenAskedForNothing) {
-  EXPECT_EQ(this->store().begin_many(std::vector<BeginRequest>{}), std::vector<BeginOutcome>{});
+  EXPECT_EQ(begun(this->store(), std::vector<BeginRequest>{}), std::vector<BeginOutcome>{});
 }
 
 TYPED_TEST_P(BatchBeginStoreConformance, GivesEachOfTheSameKeysToOneOfManyBatches) {
@@ -156,9 +174,8 @@ TYPED_TEST_P(BatchBeginStoreConformance, GivesEachOfTheSameKeysToOneOfManyBatche
     }
     std::array<std::vector<BeginOutcome>, concurrent_callers> outcomes;
 
-    on_threads(batches.size(), [&](std::size_t index) {
-      outcomes[index] = this->store().begin_many(batches[index]);
-    });
+    on_threads(batches.size(),
+               [&](std::size_t index) { outcomes[index] = begun(this->store(), batches[index]); });
 
     std::size_t let_in = 0;
     for (std::size_t number = 0; number < batches.size(); ++number) {

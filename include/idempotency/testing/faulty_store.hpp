@@ -108,7 +108,7 @@ class FaultyStore : public detail::FaultyTransactionTypes<Inner> {
     return perform(on(StoreCall::begin),
                    [inner = inner_, request] { return inner->begin(request); });
   }
-  [[nodiscard]] std::vector<BeginOutcome> begin_many(
+  [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
       const std::vector<BeginRequest>& requests) requires BatchBeginStore<Inner> {
     return perform(on(StoreCall::begin),
                    [inner = inner_, requests] { return inner->begin_many(requests); });

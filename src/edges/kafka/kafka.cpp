@@ -101,8 +101,9 @@ class KafkaImpl {
     paused_.clear();
     gathered_.clear();
     commit(Commit::now);
-    static_cast<void>(rd_kafka_consumer_close(client_.get()));
-    client_.reset();
+    if (is_closed_within(longest_farewell)) return client_.reset();
+    // With a commit under way and its coordinator gone, closing would never end. What was not committed is delivered again.
+    rd_kafka_destroy_flags(client_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
   }
 
  private:
@@ -113,6 +114,7 @@ class KafkaImpl {
   struct Delivery {
     MessagePtr message;
     std::uint32_t count = 0;
+    bool passed_over = false;  ///< it was in a batch and did not get its turn
   };
 
   /// A message that has to be handed over again, and with it its partition.
@@ -134,6 +136,7 @@ class KafkaImpl {
           settled_(deliveries_.size()) {
       for (Delivery& delivery : deliveries_) {
         messages_.push_back(received_from(*delivery.message, ++delivery.count));
+        partitions_.push_back(partition_of(*delivery.message));
       }
     }
     [[nodiscard]] const std::vector<ReceivedMessage>& messages() const noexcept override {
@@ -141,17 +144,20 @@ class KafkaImpl {
     }
     [[nodiscard]] bool may_be_handled(std::size_t place) const noexcept override {
       return place < settled_.size() && !settled_[place] && !stop_.stop_requested() &&
-             !group_.is_blocked(*deliveries_[place].message);
+             is_next(place);
+    }
+    [[nodiscard]] bool was_passed_over(std::size_t place) const noexcept override {
+      return deliveries_[place].passed_over;
     }
     void settle(std::size_t place, const MessageDisposition& disposition) override {
       check_place(place, settled_);
-      Delivery& delivery = deliveries_[place];
-      if (group_.is_blocked(*delivery.message)) {
+      if (!is_next(place)) {
         throw Error(Errc::invalid_argument,
                     "a message of the same partition before it is not settled; ask "
                     "may_be_handled() first",
                     messages_[place].id);
       }
+      Delivery& delivery = deliveries_[place];
       if (disposition.action == MessageAction::dead_letter) {
         group_.put_aside(*delivery.message, messages_[place], disposition);
       }
@@ -165,16 +171,27 @@ class KafkaImpl {
       for (std::size_t place = 0; place < deliveries_.size(); ++place) {
         if (settled_[place]) continue;
         --deliveries_[place].count;
+        deliveries_[place].passed_over = true;
         group_.block_behind(std::move(deliveries_[place]));
       }
     }
 
    private:
+    /// Whether all before it in its partition is settled: an offset that is committed is behind all of them.
+    [[nodiscard]] bool is_next(std::size_t place) const {
+      if (group_.is_blocked(partitions_[place])) return false;
+      for (std::size_t before = 0; before < place; ++before) {
+        if (!settled_[before] && partitions_[before] == partitions_[place]) return false;
+      }
+      return true;
+    }
+
     KafkaImpl& group_;
     std::deque<Delivery> deliveries_;
     const std::stop_token& stop_;
     PolledMessages& polled_;
     std::vector<ReceivedMessage> messages_;
+    std::vector<PartitionName> partitions_;
     std::vector<bool> settled_;
   };
 
@@ -190,6 +207,20 @@ class KafkaImpl {
     }
     commit(Commit::behind);
     return polled;
+  }
+
+  static constexpr milliseconds longest_farewell{10'000};
+
+  [[nodiscard]] bool is_closed_within(milliseconds most) noexcept {
+    const kafka::QueuePtr queue(rd_kafka_queue_new(client_.get()));
+    const kafka::ErrorPtr error(rd_kafka_consumer_close_queue(client_.get(), queue.get()));
+    const SteadyTime end = std::chrono::steady_clock::now() + most;
+    constexpr int step = 50;
+    while (!error && rd_kafka_consumer_closed(client_.get()) == 0 &&
+           std::chrono::steady_clock::now() < end) {
+      static_cast<void>(rd_kafka_queue_poll_callback(queue.get(), step));  // `on_rebalance` as well
+    }
+    return rd_kafka_consumer_closed(client_.get()) != 0;
   }
 
   kafka::ConfPtr consumer_conf() const {
@@ -346,9 +377,7 @@ class KafkaImpl {
   [[nodiscard]] static PartitionName partition_of(const rd_kafka_message_t& message) {
     return {rd_kafka_topic_name(message.rkt), message.partition};
   }
-  [[nodiscard]] bool is_blocked(const rd_kafka_message_t& message) const {
-    return blocked_.contains(partition_of(message));
-  }
+  [[nodiscard]] bool is_blocked(const PartitionName& name) const { return blocked_.contains(name); }
 
   /// Not longer than until a message is due again.
   [[nodiscard]] milliseconds until_due(milliseconds wait) const {

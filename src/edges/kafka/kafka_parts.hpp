@@ -24,6 +24,7 @@ struct Release {
   void operator()(rd_kafka_headers_t* headers) const noexcept { rd_kafka_headers_destroy(headers); }
   void operator()(rd_kafka_t* client) const noexcept { rd_kafka_destroy(client); }
   void operator()(rd_kafka_error_t* error) const noexcept { rd_kafka_error_destroy(error); }
+  void operator()(rd_kafka_queue_t* queue) const noexcept { rd_kafka_queue_destroy(queue); }
 };
 using ConfPtr = std::unique_ptr<rd_kafka_conf_t, Release>;
 using MessagePtr = std::unique_ptr<rd_kafka_message_t, Release>;
@@ -31,6 +32,7 @@ using ListPtr = std::unique_ptr<rd_kafka_topic_partition_list_t, Release>;
 using HeadersPtr = std::unique_ptr<rd_kafka_headers_t, Release>;
 using ClientPtr = std::unique_ptr<rd_kafka_t, Release>;
 using ErrorPtr = std::unique_ptr<rd_kafka_error_t, Release>;
+using QueuePtr = std::unique_ptr<rd_kafka_queue_t, Release>;
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 

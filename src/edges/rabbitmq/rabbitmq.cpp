@@ -208,8 +208,8 @@ class RabbitMqImpl {
     [[nodiscard]] const std::vector<ReceivedMessage>& messages() const noexcept override {
       return messages_;
     }
-    [[nodiscard]] bool may_be_handled(std::size_t /*place*/) const noexcept override {
-      return !stop_.stop_requested();
+    [[nodiscard]] bool may_be_handled(std::size_t place) const noexcept override {
+      return place < settled_.size() && !settled_[place] && !stop_.stop_requested();
     }
     void settle(std::size_t place, const MessageDisposition& disposition) override {
       check_place(place, settled_);
