@@ -134,6 +134,13 @@ struct RecordFilter {
 struct RecordPage {
   std::vector<Record> records;
   std::string cursor;
+  /// What stands under the key of a record and cannot be read, with the reason: what another program or a later version wrote. It is of
+  /// the type that was asked for; of which state or age it is cannot always be told.
+  struct Unreadable {
+    Key key;
+    std::string why;
+  };
+  std::vector<Unreadable> unreadable = {};
 };
 
 struct StoreStatistics {

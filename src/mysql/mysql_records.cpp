@@ -566,15 +566,21 @@ RecordPage Records::list(const RecordFilter& filter, const Key* after, std::size
   sql += " LIMIT " + std::to_string(limit + 1);
   Reply reply = send(sql, parameters, read_);
   RecordPage page;
-  for (Cells& cells : reply.rows) {
-    if (page.records.size() == limit) {
-      page.cursor = page.records.back().key.text();
+  std::string last;
+  for (std::size_t at = 0; at < reply.rows.size(); ++at) {
+    if (at == limit) {
+      page.cursor = last;
       break;
     }
-    Row row = read_row(cells, 2);
-    const Key key = take_key(cells);
-    std::optional<Record> record = to_record(key, std::move(row));
-    if (record) page.records.push_back(*std::move(record));
+    const Key key = take_key(reply.rows[at]);
+    last = key.text();
+    try {
+      std::optional<Record> record = to_record(key, read_row(reply.rows[at], 2));
+      if (record) page.records.push_back(*std::move(record));
+    } catch (const Error& error) {
+      if (error.code() != Errc::store_corrupt) throw;
+      page.unreadable.push_back({key, error.what()});
+    }
   }
   return page;
 }

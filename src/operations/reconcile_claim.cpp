@@ -146,8 +146,13 @@ bool ReconcileClaims::sweep() {
 bool ReconcileClaims::is_left_behind(const Record& own) {
   const std::optional<Key> about = key_of(own.trace);
   if (!about) return true;  // a clock's
-  const std::optional<Record> record = store_->find(*about);
-  return !record || !silent_since(*record) || claim_key_of(*record) != own.key;
+  try {
+    const std::optional<Record> record = store_->find(*about);
+    return !record || !silent_since(*record) || claim_key_of(*record) != own.key;
+  } catch (const Error& error) {
+    if (error.code() != Errc::store_corrupt) throw;
+    return false;  // it cannot be read: somebody has to look at it first
+  }
 }
 
 }  // namespace detail

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "operations/pauses.hpp"
 #include "operations/reconcile_claim.hpp"
@@ -71,6 +73,8 @@ std::size_t& count_of(ReconcileStep step, ReconcileReport& report) noexcept {
       return report.parked;
     case ReconcileStep::store_failed:
       return report.store_failed;
+    case ReconcileStep::unreadable:
+      return report.unreadable;
   }
   return report.store_failed;
 }
@@ -114,6 +118,8 @@ std::string_view to_string(ReconcileStep step) noexcept {
       return "parked";
     case ReconcileStep::store_failed:
       return "store_failed";
+    case ReconcileStep::unreadable:
+      return "unreadable";
   }
   return "unknown";
 }
@@ -178,6 +184,7 @@ class Reconciler::Impl {
       std::erase_if(rests_, [now = now()](const auto& rest) { return rest.second <= now; });
     }
     std::vector<Record> open;
+    unreadable_.clear();
     if (options_.types.empty()) add_open(std::nullopt, stop, open, report);
     for (const std::string& type : options_.types)
       add_open(type, stop, open, report);
@@ -201,9 +208,20 @@ class Reconciler::Impl {
           }
           open.push_back(std::move(record));
         }
+        for (const RecordPage::Unreadable& one : page.unreadable)
+          note_unreadable(one, report);
         if (open.size() >= 2 * options_.max_records) keep_oldest(open);
         cursor = page.cursor;
       } while (!cursor.empty() && !stop.stop_requested());
+    }
+  }
+
+  /// A listing of each state may find it.
+  void note_unreadable(const RecordPage::Unreadable& one, ReconcileReport& report) {
+    if (!unreadable_.insert(one.key.text()).second) return;
+    ++report.unreadable;
+    if (report.notes.size() < ReconcileReport::max_notes) {
+      report.notes.push_back({one.key, ReconcileStep::unreadable, one.why});
     }
   }
 
@@ -366,6 +384,7 @@ class Reconciler::Impl {
   std::optional<Timestamp> now_;
   std::optional<std::chrono::steady_clock::time_point> swept_at_;
   std::unordered_map<std::string, Timestamp> rests_;  ///< until when, by the store's clock
+  std::unordered_set<std::string> unreadable_;        ///< in this pass
 };
 
 Reconciler::Reconciler(AnyStore& store, Resolve resolve, ReconcilerOptions options)

@@ -16,6 +16,7 @@ using detail::redis::as_text;
 using detail::redis::Commands;
 using detail::redis::Connection;
 using detail::redis::element;
+using detail::redis::ErrorReply;
 using detail::redis::ReplyPtr;
 using detail::redis::ScriptName;
 using detail::redis::state_of;
@@ -74,9 +75,28 @@ OrderedKeys keys_after(StoreImpl& impl, const std::optional<std::string>& type,
   return keys;
 }
 
+/// What stands under a key: a record, nothing, or what is none.
+struct Loaded {
+  Key key;
+  std::optional<StoreImpl::Found> found = std::nullopt;
+  std::optional<std::string> unreadable = std::nullopt;  ///< why
+};
+
+Loaded loaded(const Key& key, const redisReply& reply) {
+  try {
+    throw_if_error(reply);
+    return {.key = key, .found = StoreImpl::found(reply)};
+  } catch (const ErrorReply& error) {
+    if (error.meaning.code != Errc::store_corrupt) throw;
+    return {.key = key, .unreadable = error.words};
+  } catch (const Error& error) {
+    if (error.code() != Errc::store_corrupt) throw;
+    return {.key = key, .unreadable = error.what()};
+  }
+}
+
 /// The records of up to `most_in_flight` keys, in one exchange.
-std::vector<std::pair<Key, std::optional<StoreImpl::Found>>> load(StoreImpl& impl,
-                                                                  const std::vector<Key>& keys) {
+std::vector<Loaded> load(StoreImpl& impl, const std::vector<Key>& keys) {
   return impl.call(StoreImpl::Effect::reads, [&](Connection& connection) {
     const auto add = [&](Commands& commands, const Key& key, Connection::Naming naming) {
       connection.add_run(commands, ScriptName::find, impl.key_of(key), {}, naming);
@@ -85,12 +105,10 @@ std::vector<std::pair<Key, std::optional<StoreImpl::Found>>> load(StoreImpl& imp
     for (std::size_t i = 0; i < keys.size(); ++i)  // the first brings the script along
       add(commands, keys[i], i == 0 ? Connection::Naming::text : Connection::Naming::sha1);
     const std::vector<ReplyPtr> replies = connection.exchange(commands);
-    std::vector<std::pair<Key, std::optional<StoreImpl::Found>>> records;
+    std::vector<Loaded> records;
     records.reserve(keys.size());
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      throw_if_error(*replies[i]);
-      records.emplace_back(keys[i], StoreImpl::found(*replies[i]));
-    }
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      records.push_back(loaded(keys[i], *replies[i]));
     return records;
   });
 }
@@ -146,7 +164,8 @@ RecordPage RedisStore::list(const RecordFilter& filter, const std::string& curso
       const std::size_t most = std::min(most_in_flight, wanted - page.records.size() + 1);
       for (; next != keys.end() && batch.size() < most; ++next)
         batch.push_back(*next);
-      for (auto& [key, found] : load(*impl_, batch)) {
+      for (auto& [key, found, unreadable] : load(*impl_, batch)) {
+        if (unreadable) page.unreadable.push_back({key, *std::move(unreadable)});
         if (!found) continue;
         const Timestamp now = found->now;
         Record record = to_record(key, std::move(found->record), found->end);

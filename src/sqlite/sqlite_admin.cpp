@@ -75,15 +75,22 @@ RecordPage SqliteStore::list(const RecordFilter& filter, const std::string& curs
     if (filter.unchanged_for) use.bind(5, to_number(now) - filter.unchanged_for->count());
     use.bind(6, static_cast<std::int64_t>(wanted) + 1);
     RecordPage page;
-    while (use.step()) {
-      if (page.records.size() == wanted) {
-        page.cursor = page.records.back().key.text();
+    std::string last;
+    for (std::size_t rows = 0; use.step(); ++rows) {
+      if (rows == wanted) {
+        page.cursor = last;
         break;
       }
       const Key key(use.text(0), use.bytes(1));
-      std::optional<Record> record =
-          detail::sqlite::to_record(key, detail::sqlite::read_row(use, 2), now);
-      if (record) page.records.push_back(*std::move(record));
+      last = key.text();
+      try {
+        std::optional<Record> record =
+            detail::sqlite::to_record(key, detail::sqlite::read_row(use, 2), now);
+        if (record) page.records.push_back(*std::move(record));
+      } catch (const Error& error) {
+        if (error.code() != Errc::store_corrupt) throw;
+        page.unreadable.push_back({key, error.what()});
+      }
     }
     return page;
   });

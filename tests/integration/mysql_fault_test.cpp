@@ -649,5 +649,50 @@ TEST(MySqlSchemaFile, IsWhatTheStoreCreates) {
   EXPECT_NE(text.find(made), std::string::npos);
 }
 
+TEST(MySqlBatch, BeginsTheOthersBesideARecordThatAnotherTransactionHolds) {
+  MySqlStore store(MariaDbServer::shared().options());
+  const Key held("batch_token", "t");
+  ASSERT_EQ(store.issue({.key = held, .issuer = OwnerToken::generate()}), WriteOutcome::stored);
+  PlainConnection other(MariaDbServer::shared().options());
+  other.run("START TRANSACTION");
+  other.run(
+      "SELECT * FROM idempotency_record WHERE business_type = 'batch_token' AND value = 't' FOR "
+      "UPDATE");
+  const auto begin = [&](Admission admission) {
+    return store.begin_many(std::vector<BeginRequest>{
+        {.key = {"batch_order", "1"}, .owner = OwnerToken::generate()},
+        {.key = held, .owner = OwnerToken::generate(), .admission = admission}});
+  };
+
+  const auto issued = begin(Admission::issued);
+  ASSERT_EQ(issued.size(), 2U);
+  EXPECT_EQ(issued[0], std::optional<BeginOutcome>(Acquired{1, 1}));
+  EXPECT_FALSE(issued[1]) << "it has to be asked for by itself";
+
+  const auto one_statement = begin(Admission::any);
+  ASSERT_EQ(one_statement.size(), 2U);
+  EXPECT_FALSE(one_statement[1]);
+  other.run("ROLLBACK");
+}
+
+TEST(MySqlBatch, BeginsTheOthersBesideARecordThatCannotBeRead) {
+  MySqlStore store(MariaDbServer::shared().options());
+  const auto request = [](const char* value) {
+    return BeginRequest{.key = {"batch_bad", value}, .owner = OwnerToken::generate()};
+  };
+  static_cast<void>(store.begin(request("1")));
+  PlainConnection plain(MariaDbServer::shared().options());
+  plain.run(
+      "UPDATE idempotency_record SET state = 9 WHERE business_type = 'batch_bad' AND value = "
+      "'1'");
+
+  const auto answers = store.begin_many(std::vector<BeginRequest>{request("1"), request("2")});
+  plain.run("DELETE FROM idempotency_record WHERE business_type = 'batch_bad'");
+
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_FALSE(answers[0]);
+  EXPECT_EQ(answers[1], std::optional<BeginOutcome>(Acquired{1, 1}));
+}
+
 }  // namespace
 }  // namespace idempotency

@@ -3,6 +3,7 @@
 #include "idempotency/operations/reconciler.hpp"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/open.hpp"
+#include "idempotency/stores/redis.hpp"
 #include "support/child_process.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/redis_server.hpp"
@@ -27,6 +29,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing_support::ChildProcess;
 using testing_support::MariaDbServer;
+using testing_support::PlainConnection;
 using testing_support::RedisServer;
 using testing_support::TemporaryDirectory;
 
@@ -68,6 +71,40 @@ class ReconcilersOnStores : public ::testing::TestWithParam<Kind> {
     options.longest_pause = 5ms;
     options.every = 1ms;
     return options;
+  }
+  /// As another program, or a later version, would write over it.
+  void spoil(const Key& key) const {
+    const std::string value(key.value());
+    switch (GetParam()) {
+      case Kind::sqlite:
+        return run_sqlite("UPDATE idempotency_record SET mode = 9 WHERE value = CAST('" + value +
+                          "' AS BLOB)");
+      case Kind::redis:
+        RedisServer::shared().ask({"DEL", redis_name(key)});
+        RedisServer::shared().ask({"LPUSH", redis_name(key), "x"});
+        return;
+      case Kind::mariadb:
+        PlainConnection(MariaDbServer::shared().options())
+            .run("UPDATE idempotency_record SET mode = 9 WHERE value = '" + value + "'");
+        return;
+    }
+  }
+  void forget(const Key& key) const {
+    if (GetParam() == Kind::redis) RedisServer::shared().ask({"DEL", redis_name(key)});
+    if (GetParam() == Kind::mariadb) {
+      PlainConnection(MariaDbServer::shared().options())
+          .run("DELETE FROM idempotency_record WHERE value = '" + std::string(key.value()) + "'");
+    }
+  }
+  static std::string redis_name(const Key& key) {
+    return RedisOptions{}.prefix + ":{" + key.text() + '}';
+  }
+  void run_sqlite(const std::string& sql) const {
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open((folder_.path() / "records.db").c_str(), &handle), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+    EXPECT_EQ(sqlite3_changes(handle), 1);
+    EXPECT_EQ(sqlite3_close(handle), SQLITE_OK);
   }
   /// Passes until nothing is open any more.
   static void settle_all(AnyStore& store, const Reconciler::Resolve& resolve,
@@ -252,6 +289,52 @@ TEST_P(ReconcilersOnStores, SurviveToBeKilledAtAnyPoint) {
     EXPECT_EQ(record->result, encode_result(42));
     EXPECT_GE(asked[std::string(record->key.value())], 1);
   }
+}
+
+TEST_P(ReconcilersOnStores, SettleOthersBesideARecordThatCannotBeRead) {
+  AnyStore store = open_store(address());
+  for (const int number : {1, 2, 3})
+    leave_uncertain(store, key(number));
+  spoil(key(2));
+
+  const ReconcileReport report =
+      Reconciler(
+          store, [](const Record&) { return Finding::succeeded(1); }, options())
+          .run_once();
+
+  EXPECT_EQ(report.succeeded, 2U);
+  EXPECT_EQ(report.unreadable, 1U);
+  ASSERT_EQ(report.notes.size(), 1U);
+  EXPECT_EQ(report.notes.front().key, key(2));
+  EXPECT_EQ(report.notes.front().step, ReconcileStep::unreadable);
+  EXPECT_EQ(store.find(key(1))->state, RecordState::success);
+  EXPECT_EQ(store.find(key(3))->state, RecordState::success);
+  forget(key(2));
+}
+
+TEST_P(ReconcilersOnStores, ListEveryRecordOnceBesideOneThatCannotBeRead) {
+  AnyStore store = open_store(address());
+  for (const int number : {1, 2, 3, 4})
+    leave_uncertain(store, key(number));
+  spoil(key(2));
+  std::vector<std::string> listed;
+  std::vector<std::string> unreadable;
+  std::string cursor;
+
+  do {
+    const RecordPage page =
+        store.admin()->list({.type = type(), .state = RecordState::uncertain}, cursor, 1);
+    for (const Record& record : page.records)
+      listed.emplace_back(record.key.value());
+    for (const RecordPage::Unreadable& one : page.unreadable)
+      unreadable.emplace_back(one.key.value());
+    cursor = page.cursor;
+  } while (!cursor.empty());
+
+  EXPECT_EQ(listed, (std::vector<std::string>{"101", "103", "104"}));
+  EXPECT_FALSE(unreadable.empty());
+  EXPECT_EQ(unreadable.front(), "102");
+  forget(key(2));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, ReconcilersOnStores,

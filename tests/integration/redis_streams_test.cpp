@@ -440,6 +440,33 @@ TEST_F(RedisStreams, GiveBackWhatABatchDidNotSettle) {
   EXPECT_EQ(seen, (std::vector<std::string>{"7"}));
 }
 
+TEST_F(RedisStreams, HandleAfterAStopInABatchWhatHasNotBeenTried) {
+  for (const char* id : {"1", "2", "3"})
+    send(id);
+  IdempotentConsumer consumer{
+      guard_, order_key(), {.max_attempts = 1, .first_delay = 1ms, .longest_delay = 1ms}};
+  std::vector<std::string> handled;
+  std::stop_source stop;
+  const auto handler = [&](const ReceivedMessage& message) {
+    handled.push_back(message.headers.front().second);
+    stop.request_stop();
+  };
+  {
+    RedisStreamConsumer leaving{options(50ms)};
+    leaving.run_batches(stop.get_token(),
+                        [&](MessageBatch& batch) { consumer.handle_batch(batch, handler); });
+  }
+  RedisStreamConsumer next{options(50ms)};
+  for (int round = 0;
+       round < 200 && consumer.counts().by_reason[0] < 3 && consumer.counts().dead_lettered == 0;
+       ++round) {
+    next.poll_batch([&](MessageBatch& batch) { consumer.handle_batch(batch, handler); });
+  }
+
+  EXPECT_EQ(handled, (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(consumer.counts().dead_lettered, 0U) << "nobody had tried it";
+}
+
 TEST(RedisStreamsServer, MayDieInTheMiddleOfAHandler) {
   RedisServer server(RedisServer::durable());
   MemoryStore store;

@@ -179,6 +179,21 @@ TEST(ConsumerBatch, BeginsWhatComesAgainAtItsTurnOnly) {
   EXPECT_EQ(tried.reason, MessageReason::done) << "waiting behind others is no try";
 }
 
+TEST(ConsumerBatch, TriesAMessageAsOftenAsItMayAlsoWhenItsTurnDidNotComeAtFirst) {
+  Desk desk;
+  IdempotentConsumer consumer{desk.guard, order_key(), {.max_attempts = 1}};
+  OrderedBatch stopped(orders({"1", "2"}));
+  stopped.barred = {1};  // as when the adapter is to stop
+  consumer.handle_batch(stopped, [](const ReceivedMessage&) {});
+  int runs = 0;
+
+  OrderedBatch next({order("2", 2)});
+  consumer.handle_batch(next, [&](const ReceivedMessage&) { ++runs; });
+
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(consumer.counts().dead_lettered, 0U);
+}
+
 TEST(ConsumerBatch, EndsAMessageThatIsBegunInBatchesForEver) {
   Desk desk;
   IdempotentConsumer consumer{desk.guard, order_key(), {.max_attempts = 1, .max_deliveries = 3}};

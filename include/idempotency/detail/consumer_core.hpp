@@ -26,6 +26,8 @@ struct DeliveryState {
   std::uint32_t deliveries = 1;
   std::uint32_t attempt = 0;  ///< of the record; 0 where it does not count
   bool begun_ahead = false;   ///< together with others, so that its record counts more than tries
+  std::uint32_t waits =
+      0;  ///< how many of the record's attempts may have been a wait for a turn that did not come
   Stage stage = Stage::resolving;
   Silence silence = Silence::no_effect;
   Classifier classify = nullptr;

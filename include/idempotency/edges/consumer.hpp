@@ -66,8 +66,8 @@ class IdempotentConsumer {
 
   /// Handles a batch of an adapter's, one message after the other, and settles each as soon as it is handled. Their records are
   /// begun in one exchange where the store can do that, so that finished duplicates cost nothing more; see
-  /// `IdempotencyGuard::begin_many`. A message that was delivered before is begun at its turn. What was begun and did not get its turn counts as
-  /// one attempt; where a broker counts no deliveries and its consumers keep dying, `max_deliveries` is the limit instead of `max_attempts`.
+  /// `IdempotencyGuard::begin_many`. A message that was delivered before is begun at its turn. Where a broker counts no
+  /// deliveries and its consumers keep dying, being begun counts as an attempt, and `max_deliveries` is the limit instead of `max_attempts`.
   /// Ends early behind a disposition that says `MessageFlow::stop`.
   ///
   /// Errors: those of `MessageBatch::settle`.
@@ -185,6 +185,7 @@ class IdempotentConsumer {
         const bool is_new = keys.insert(one.delivery.key).second;
         if (!is_new || one.delivery.deliveries > 1 || was_passed_over(waiting.size() - 1)) {
           one.alone = std::move(operation);
+          one.delivery.waits = 1;
           continue;
         }
         one.place = ahead.size();

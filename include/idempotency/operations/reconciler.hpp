@@ -81,6 +81,7 @@ enum class ReconcileStep : std::uint8_t {
   moved,          ///< its owner came back, or somebody else settled it: left alone
   parked,         ///< asked often enough without an answer: rests, and the alert was called
   store_failed,   ///< the store did not answer; looked at again in a later pass
+  unreadable,  ///< the record cannot be read; only in `ReconcileReport::notes`, as there is no record to show
 };
 /// The enumerator's name, for logs and metrics.
 [[nodiscard]] std::string_view to_string(ReconcileStep step) noexcept;
@@ -98,7 +99,7 @@ struct ReconcileEvent {
 
 /// What one pass has done.
 struct ReconcileReport {
-  /// A record that was not settled, and why. Holds keys: for protected logs only.
+  /// A record that was not settled or cannot be read, and why. Holds keys: for protected logs only.
   struct Note {
     Key key;
     ReconcileStep step;
@@ -117,6 +118,8 @@ struct ReconcileReport {
   std::size_t moved = 0;
   std::size_t parked = 0;
   std::size_t store_failed = 0;
+  std::size_t unreadable =
+      0;  ///< records that cannot be read, whatever their state; for somebody to look at
   std::size_t resting =
       0;  ///< in their pause, parked before, or being asked about by another process
   bool ended_early = false;  ///< too many failures in a row, or asked to stop

@@ -78,6 +78,12 @@ Disposition disposition_of_exception(const detail::DeliveryState& delivery) noex
              : Disposition::retryable;
 }
 
+/// Of the record's attempts, those in which the handler ran, as far as can be told.
+std::uint32_t tries_of(const detail::DeliveryState& delivery) noexcept {
+  return delivery.attempt > delivery.waits ? delivery.attempt - delivery.waits
+                                           : std::min(delivery.attempt, 1U);
+}
+
 MessageDisposition settled(MessageReason reason) { return {.reason = reason}; }
 MessageDisposition dead(MessageReason reason) {
   return {.action = MessageAction::dead_letter, .reason = reason};
@@ -169,13 +175,13 @@ void ConsumerCore::check_retention(const Policy& policy) const {
 
 void ConsumerCore::check_attempts(const DeliveryState& delivery) const {
   const std::uint32_t most = delivery.begun_ahead ? options_.max_deliveries : options_.max_attempts;
-  if (delivery.attempt > most || delivery.deliveries > options_.max_deliveries) {
+  if (tries_of(delivery) > most || delivery.deliveries > options_.max_deliveries) {
     throw OutOfAttempts();
   }
 }
 
 MessageDisposition ConsumerCore::later(const DeliveryState& delivery, MessageReason reason) const {
-  const std::uint32_t attempts = std::max(delivery.deliveries, delivery.attempt);
+  const std::uint32_t attempts = std::max(delivery.deliveries, tries_of(delivery));
   return {.action = MessageAction::redeliver_later,
           .reason = reason,
           .delay = any_up_to(delay_bound(attempts))};
@@ -195,7 +201,7 @@ MessageDisposition ConsumerCore::judge_failure(const DeliveryState& delivery,
     case Disposition::retryable:
       break;
   }
-  const std::uint32_t attempts = std::max(delivery.deliveries, delivery.attempt);
+  const std::uint32_t attempts = std::max(delivery.deliveries, tries_of(delivery));
   if (attempts >= options_.max_attempts) return dead(MessageReason::out_of_attempts);
   return {.action = MessageAction::requeue,
           .reason = MessageReason::handler_failed,
@@ -243,7 +249,7 @@ MessageDisposition ConsumerCore::judge(const DeliveryState& delivery, const Ende
   }();
   MessageDisposition disposition = judged;
   disposition.status = ended.status;
-  disposition.attempts = std::max(delivery.deliveries, delivery.attempt);
+  disposition.attempts = std::max(delivery.deliveries, tries_of(delivery));
   disposition.detail = with_key(delivery.key, ended.failure);
   tell(delivery.id, disposition);
   return disposition;
@@ -312,7 +318,7 @@ MessageDisposition ConsumerCore::judge_exception(const DeliveryState& delivery) 
       words = "an exception of another type than std::exception";
     }
   }
-  disposition.attempts = std::max(delivery.deliveries, delivery.attempt);
+  disposition.attempts = std::max(delivery.deliveries, tries_of(delivery));
   disposition.detail = with_key(delivery.key, words);
   tell(delivery.id, disposition);
   return disposition;

@@ -163,7 +163,7 @@ class KafkaImpl {
       }
       settled_[place] = true;
       ++polled_.handled;
-      polled_.flow = disposition.flow;
+      if (disposition.flow == MessageFlow::stop) polled_.flow = MessageFlow::stop;
       group_.settle_or_block(delivery, disposition);
     }
     /// What was not settled waits in memory, each behind what is before it in its partition.
