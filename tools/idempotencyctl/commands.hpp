@@ -53,6 +53,8 @@ struct ResolveOptions {
   std::string retention;
   std::string policies;  ///< a file
   std::uint64_t fence = 0;
+  std::string margin;  ///< empty: `default_margin`
+  bool force = false;  ///< `retry` before it can be believed
   std::string reason;
 };
 [[nodiscard]] Exit resolve(const Settings& settings, const ResolveOptions& options);

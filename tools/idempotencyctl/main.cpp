@@ -105,6 +105,9 @@ void add_changes(CLI::App& app, Asked& asked) {
   resolve->add_option("--policies", asked.resolve.policies,
                       "A policy file that says so for the type");
   resolve->add_option("--fence", asked.resolve.fence, "Only when the record is at this fence");
+  resolve->add_option("--margin", asked.resolve.margin,
+                      "How long after the lease --retry is believed (60s)");
+  resolve->add_flag("--force", asked.resolve.force, "--retry although it is too early");
   resolve->add_option("--reason", asked.resolve.reason, "Why, for the audit")->required();
 
   CLI::App* release = add(app, "release", "Take a record from an owner that hangs", asked,
