@@ -188,7 +188,6 @@ async function fill_in_settlement(browser) {
   await browser.tab_to("#reason");
   await browser.type("ticket 4711");
   await browser.tab_to("#who");
-  await browser.evaluate("document.activeElement.select()");
   await browser.type("alice");
   await browser.tab_to("#token");
   await browser.type(token);
@@ -251,6 +250,8 @@ const scenarios = {
     await check_view(browser, "early");
     await browser.tab_to("#reason");
     await browser.type("the bank knows nothing");
+    await browser.tab_to("#who");
+    await browser.type("bob");
     await browser.tab_to("#token");
     await browser.type(token);
     const go = async () => {

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::size_t most_reason_bytes = 2'000;
+constexpr std::size_t most_types = 100;
 
 idem::Key key_of(const Query& query) { return parse_key(from_hex(query("id"))); }
 
@@ -185,8 +186,9 @@ Answer ConsoleApi::overview() const {
   };
   json["unfinished"] = counts_in(look.counts());
   Json types = Json::object();
-  for (const auto& [type, counts] : look.by_type)
-    types[type] = counts_in(counts);
+  for (const auto& [type, counts] : look.by_type) {
+    if (types.size() < most_types) types[type] = counts_in(counts);
+  }
   json["by_type"] = std::move(types);
   const auto first = [&](const std::vector<idem::Record>& records) -> Json {
     if (records.empty()) return nullptr;

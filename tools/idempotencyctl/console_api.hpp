@@ -48,8 +48,8 @@ struct ConsoleOptions {
 /// Lifetime: borrows all that it is given.
 class ConsoleApi {
  public:
-  static constexpr std::size_t most_records = 500;       ///< in one answer
-  static constexpr std::size_t most_shown = 64U * 1024;  ///< bytes of a result
+  static constexpr std::size_t most_records = 500;                   ///< in one answer
+  static constexpr std::size_t most_shown = std::size_t{64} * 1024;  ///< bytes of a result
 
   ConsoleApi(const Settings& settings, ConsoleOptions options, Watch& watch,
              const Duplicates& duplicates)

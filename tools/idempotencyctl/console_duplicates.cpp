@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::size_t most_bytes = 16U * 1024 * 1024;
+constexpr std::size_t most_bytes = std::size_t{16} * 1024 * 1024;
 constexpr std::string_view counter_name = "idempotency_runs_total";
 
 /// The value of a label in `name="value",...`; nothing where there is none.

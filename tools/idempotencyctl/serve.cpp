@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -30,7 +31,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::size_t threads = 8;
-constexpr std::size_t most_body_bytes = 64U * 1024;
+constexpr std::size_t most_body_bytes = std::size_t{64} * 1024;
 constexpr std::size_t shortest_token = 16;
 
 /// Where to listen.
@@ -188,6 +189,7 @@ class ConsoleServer {
     });
     // A connection that says nothing must not hold one of the few threads.
     http_.set_keep_alive_max_count(1);
+    http_.set_keep_alive_timeout(2);
     http_.set_read_timeout(std::chrono::seconds{5});
     http_.set_write_timeout(std::chrono::seconds{5});
     http_.set_payload_max_length(most_body_bytes);
@@ -359,11 +361,10 @@ class EndSignals {
 /// Answers until a signal asks it to end. False: it could not go on.
 bool serve_until_asked(ConsoleServer& server, const EndSignals& signals) {
   std::atomic<bool> ended{false};
-  const pthread_t waiting = ::pthread_self();
   std::thread serving([&] {
     server.serve();
     ended = true;
-    ::pthread_kill(waiting, SIGTERM);
+    ::kill(::getpid(), SIGTERM);  // wakes the wait
   });
   signals.wait();
   const bool was_asked = !ended;
