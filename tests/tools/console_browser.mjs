@@ -316,6 +316,20 @@ const scenarios = {
     await check_view(browser, "all");
   },
 
+  // Beyond the loopback who reads needs the token as well.
+  async login(browser) {
+    await browser.until("document.querySelector('#login').open");
+    await check_view(browser, "login");
+    await browser.type("this-is-not-the-token");
+    await browser.key("Enter");
+    await browser.until("document.querySelector('#login').open && document.querySelector('#login-problem').textContent.includes('not the token')");
+    await browser.type(token);
+    await browser.key("Enter");
+    await browser.until(`!document.querySelector("#login").open && ${with_rows}`);
+    await open_row(browser, "order-7");
+    check(await browser.evaluate("document.querySelector('#token-field').hidden"), "the token is asked for again");
+  },
+
   // A refresh leaves focus and scroll where they are.
   async refresh(browser) {
     await browser.until(with_rows);

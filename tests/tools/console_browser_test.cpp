@@ -222,6 +222,14 @@ TEST_F(ConsoleBrowser, LeavesFocusAndScrollAloneWhenItRefreshes) {
   expect_good_end(browser);
 }
 
+TEST_F(ConsoleBrowser, AsksForTheTokenWhereReadingNeedsIt) {
+  fill();
+  const ConsoleProcess console = start({"--listen", "0.0.0.0:0", "--insecure"});
+
+  ChildProcess browser = browse(console, "login");
+  expect_good_end(browser);
+}
+
 TEST_F(ConsoleBrowser, SaysThatTheStoreIsAwayAndGoesOnWhenItIsBack) {
   RedisServer server(RedisServer::durable());
   RedisStore store{server.options()};

@@ -24,15 +24,20 @@ class ConsoleProcess {
   /// `words`: the command line behind `serve`. `environment`: NAME=VALUE.
   explicit ConsoleProcess(const std::string& store, const std::vector<std::string>& words = {},
                           std::vector<std::string> environment = {})
-      : process_(ChildProcess::start(command(store, words), with_limits(std::move(environment)))) {
-    const auto line = process_.next_line();
-    const auto said = nlohmann::json::parse(line.value_or(""), nullptr, false);
-    if (!said.is_object()) {
-      ADD_FAILURE() << "the console did not start: " << line.value_or("(nothing)");
-      return;
+      : process_(
+            ChildProcess::start(command(store, words), without_audit(std::move(environment)))) {
+    std::string text;
+    while (const auto line = process_.next_line()) {
+      const auto said = nlohmann::json::parse(*line, nullptr, false);
+      if (said.is_object()) {
+        url_ = said.at("url");
+        url_.pop_back();  // the path
+        if (url_.starts_with("http://0.0.0.0:")) url_.replace(7, 7, "127.0.0.1");
+        return;
+      }
+      text += *line + '\n';
     }
-    url_ = said.at("url");
-    url_.pop_back();  // the path
+    ADD_FAILURE() << "the console did not start: " << text;
   }
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
@@ -79,8 +84,10 @@ class ConsoleProcess {
  private:
   static std::vector<std::string> command(const std::string& store,
                                           const std::vector<std::string>& words) {
-    std::vector<std::string> all{IDEMPOTENCYCTL, "--store",  store,        "--json",
-                                 "serve",        "--listen", "127.0.0.1:0"};
+    std::vector<std::string> all{IDEMPOTENCYCTL, "--store", store, "--json", "serve"};
+    if (std::find(words.begin(), words.end(), "--listen") == words.end()) {
+      all.insert(all.end(), {"--listen", "127.0.0.1:0"});
+    }
     if (std::find(words.begin(), words.end(), "--every") == words.end()) {
       all.insert(all.end(), {"--every", "100ms"});
     }
@@ -88,7 +95,7 @@ class ConsoleProcess {
     all.insert(all.end(), words.begin(), words.end());
     return all;
   }
-  static std::vector<std::string> with_limits(std::vector<std::string> environment) {
+  static std::vector<std::string> without_audit(std::vector<std::string> environment) {
     environment.emplace_back("IDEMPOTENCY_AUDIT_FILE=");
     return environment;
   }
