@@ -139,6 +139,15 @@ std::string name_in(std::string_view host) {
   return name;
 }
 
+/// Whether a body of this length, if there is one, is read at all.
+bool is_short(const std::string& content_length) {
+  if (content_length.empty()) return true;
+  std::size_t length = 0;
+  const char* end = content_length.data() + content_length.size();
+  const auto [stop, problem] = std::from_chars(content_length.data(), end, length);
+  return problem == std::errc{} && stop == end && length <= most_body_bytes;
+}
+
 bool is_ip_address(const std::string& name) {
   in6_addr bytes{};
   return ::inet_pton(AF_INET, name.c_str(), &bytes) == 1 ||
@@ -251,6 +260,9 @@ class ConsoleServer {
   bool is_readable(const httplib::Request& request, httplib::Response& response) const {
     if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding")) {
       return refuse(response, 411, "http", "a body is sent as it is, and with its length");
+    }
+    if (!is_short(request.get_header_value("Content-Length"))) {  // or all of it would be read
+      return refuse(response, 413, "http", "the body is too large");
     }
     if (request.has_header("Range")) return refuse(response, 416, "http", "no parts of answers");
     if (request.method != "GET" && request.method != "HEAD") return true;  // its route refuses it
