@@ -20,6 +20,7 @@ packages_demo=(
 
 packages_test=(
   "${packages_demo[@]}"
+  chromium
   clang
   curl
   libbenchmark-dev

@@ -175,8 +175,8 @@ TEST_P(Idempotencyctl, SettlesWithEveryAnswerAndWritesItDown) {
                          "--reason", "the bank says so", "--yes", "--who", "alice"});
   const Said failed = ctl(
       {"resolve", key("failed").text(), "--failed", "refused", "--reason", "ticket 7", "--yes"});
-  const Said released =
-      ctl({"resolve", key("free").text(), "--retry", "--reason", "ticket 8", "--yes"});
+  const Said released = ctl({"resolve", key("free").text(), "--retry", "--margin", "0ms",
+                             "--reason", "ticket 8", "--yes"});
 
   EXPECT_EQ(done.code, 0) << done.text();
   EXPECT_EQ(failed.code, 0) << failed.text();
@@ -217,7 +217,8 @@ TEST_P(Idempotencyctl, TakesAResultFromAFileAndGivesItBack) {
 TEST_P(Idempotencyctl, ChangesNothingThatNobodyConfirmed) {
   leave_uncertain(key("1"));
 
-  const Said said = ctl({"resolve", key("1").text(), "--retry", "--reason", "why not"});
+  const Said said =
+      ctl({"resolve", key("1").text(), "--retry", "--margin", "0ms", "--reason", "why not"});
 
   EXPECT_EQ(said.code, 4);
   EXPECT_TRUE(said.mentions("--yes")) << said.text();
@@ -230,19 +231,43 @@ TEST_P(Idempotencyctl, LeavesAloneWhatIsFinishedAliveOrAtAnotherFence) {
   static_cast<void>(begin(key("alive")));
   leave_uncertain(key("fence"));
   const auto resolve = [&](const char* value, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words{"resolve", key(value).text(), "--retry", "--reason", "test",
-                                   "--yes"};
+    std::vector<std::string> words{"resolve", key(value).text(), "--retry", "--margin",
+                                   "0ms",     "--reason",        "test",    "--yes"};
     words.insert(words.end(), more.begin(), more.end());
     return ctl(words).code;
   };
 
   EXPECT_EQ(resolve("finished"), 4);
   EXPECT_EQ(resolve("alive"), 4);
+  EXPECT_EQ(resolve("alive", {"--force"}), 4) << "nothing forces a living owner";
   EXPECT_EQ(resolve("fence", {"--fence", "7"}), 4);
   EXPECT_EQ(resolve("none"), 1);
   EXPECT_EQ(resolve("fence", {"--fence", "1"}), 0);
   EXPECT_EQ(store_.find(key("finished"))->state, RecordState::success);
   EXPECT_EQ(store_.find(key("alive"))->state, RecordState::processing);
+}
+
+TEST_P(Idempotencyctl, RefusesARetryWhileARequestMayBeOnItsWay) {
+  leave_uncertain(key("1"));
+  const auto retry = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"resolve",  key("1").text(),          "--retry",
+                                   "--reason", "the bank knows nothing", "--yes"};
+    words.insert(words.end(), more.begin(), more.end());
+    return ctl(words);
+  };
+
+  const Said early = retry({});
+  const Said later = retry({"--margin", "1h"});
+  const RecordState before = store_.find(key("1"))->state;
+  const Said forced = retry({"--margin", "1h", "--force"});
+
+  EXPECT_EQ(early.code, 4);
+  EXPECT_TRUE(early.mentions("too early")) << early.text();
+  EXPECT_EQ(later.code, 4);
+  EXPECT_EQ(before, RecordState::uncertain);
+  EXPECT_EQ(forced.code, 0) << forced.text();
+  ASSERT_EQ(audit().size(), 1U);
+  EXPECT_EQ(audit().at(0).at("command"), "resolve --force");
 }
 
 TEST_P(Idempotencyctl, TakesARecordFromAnOwnerThatHangs) {
@@ -371,6 +396,8 @@ TEST(IdempotencyctlAlone, RefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(run({"--store", store, "list", "--after", "nonsense"}).code, 2);
   EXPECT_EQ(run({"--store", store, "resolve", "a:1", "--retry"}).code, 2) << "no reason";
   EXPECT_EQ(run({"--store", store, "resolve", "a:1", "--retry", "--success", "--reason", "x"}).code,
+            2);
+  EXPECT_EQ(run({"--store", store, "resolve", "a:1", "--success", "--force", "--reason", "x"}).code,
             2);
   EXPECT_EQ(run({"--store", store, "purge", "--batch", "0", "--yes"}).code, 2);
   EXPECT_EQ(run({"--store", "redis://127.0.0.1:1", "stats"}).code, 3);

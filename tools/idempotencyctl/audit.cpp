@@ -31,9 +31,10 @@ Audit::~Audit() {
 
 void Audit::write(const Change& change) const {
   Json json{{"at", to_text(idem::system_clock().now())},
-            {"who", settings_->who},
+            {"who", change.who.empty() ? settings_->who : change.who},
             {"command", change.command},
             {"store", without_password(settings_->store)}};
+  if (!change.from.empty()) json["from"] = change.from;
   if (!change.key.empty()) json["key"] = change.key;
   json["why"] = change.why;
   json["outcome"] = change.outcome;

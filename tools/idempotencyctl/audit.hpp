@@ -13,6 +13,8 @@ struct Change {
   std::string command = {};
   std::string key = {};  ///< empty: of many records
   std::string why = {};
+  std::string who = {};   ///< empty: `--who`
+  std::string from = {};  ///< where it was asked for; empty: by the command line
   Json before = nullptr;
   Json after = nullptr;
   std::string outcome = {};

@@ -9,6 +9,7 @@
 
 #include "audit.hpp"
 #include "commands.hpp"
+#include "settle.hpp"
 #include "store_access.hpp"
 #include "text.hpp"
 
@@ -19,57 +20,10 @@ using Verdict = idem::Resolution::Verdict;
 
 namespace {
 
-std::string bytes_of(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (!stream) throw Ending(Exit::usage, "cannot read " + printable(file));
-  return bytes;
-}
-
 idem::Record record_of(idem::AnyStore& store, const idem::Key& key) {
   std::optional<idem::Record> record = store.find(key);
   if (!record) throw Ending(Exit::absent, "there is no record of " + printable(key.text()));
   return *std::move(record);
-}
-
-void check_reason(const std::string& reason) {
-  if (reason.empty()) throw Ending(Exit::usage, "say why: --reason TEXT stands in the audit");
-}
-
-/// `call()`, and once more when its answer was lost: both are one change.
-template <class Call>
-auto twice(Call call) {
-  try {
-    return call();
-  } catch (const idem::Error& error) {
-    if (!error.safe_to_retry()) throw;
-  }
-  return call();
-}
-
-/// Writes the audit line of a change of one record, also when its outcome is not known.
-template <class Call>
-bool change_record(const Audit& audit, idem::AnyStore& store, Change change, const idem::Key& key,
-                   Call call) {
-  const auto note = [&](const std::string& outcome) {
-    change.outcome = outcome;
-    try {
-      const std::optional<idem::Record> after = store.find(key);
-      change.after = after ? to_json(*after) : Json(nullptr);
-    } catch (const idem::Error&) {
-      change.after = "unknown: the store did not answer";
-    }
-    audit.write(change);
-  };
-  try {
-    const bool changed = twice(call);
-    note(changed ? "changed" : "nothing was changed");
-    return changed;
-  } catch (const idem::Error& error) {
-    note(error.effect_possible() ? "unknown: " + std::string(error.what())
-                                 : "nothing was changed: " + std::string(error.what()));
-    throw;
-  }
 }
 
 Exit tell(const Settings& settings, idem::AnyStore& store, const idem::Key& key, bool changed) {
@@ -86,37 +40,6 @@ Exit tell(const Settings& settings, idem::AnyStore& store, const idem::Key& key,
               << std::endl;
   }
   return Exit::done;
-}
-
-milliseconds retention_of(const ResolveOptions& options, const idem::Key& key) {
-  if (!options.retention.empty()) return parse_duration(options.retention);
-  if (options.policies.empty()) return idem::Resolution{}.retention;
-  const auto policy = idem::PolicyTable::from_json_file(options.policies).find(key.type());
-  return options.failed ? policy.failure_retention : policy.success_retention;
-}
-
-idem::Resolution resolution_of(const ResolveOptions& options, const idem::Key& key) {
-  const int verdicts =
-      (options.success ? 1 : 0) + (options.retry ? 1 : 0) + (options.failed ? 1 : 0);
-  if (verdicts != 1) throw Ending(Exit::usage, "one of --success, --failed TEXT and --retry");
-  const bool has_result = !options.result_file.empty() || options.result_text.has_value();
-  if (has_result && !options.success) throw Ending(Exit::usage, "only a success has a result");
-  idem::Resolution resolution;
-  resolution.retention = retention_of(options, key);
-  if (resolution.retention < milliseconds{1}) {
-    throw Ending(Exit::usage, "the record must be kept for at least 1ms");
-  }
-  if (options.success) {
-    resolution.verdict = Verdict::succeeded;
-    if (!options.result_file.empty()) resolution.result = bytes_of(options.result_file);
-    if (options.result_text) resolution.result = idem::encode_result(*options.result_text);
-  } else if (options.failed) {
-    resolution.verdict = Verdict::failed;
-    resolution.reason = options.failed->substr(0, idem::Failure::max_reason_bytes);
-  } else {
-    resolution.verdict = Verdict::retry;
-  }
-  return resolution;
 }
 
 std::string question_of(const idem::Record& record, const ResolveOptions& options) {
@@ -150,25 +73,22 @@ Exit resolve(const Settings& settings, const ResolveOptions& options) {
   const idem::Key key = parse_key(options.key);
   check_reason(options.reason);
   const idem::Resolution resolution = resolution_of(options, key);
+  const milliseconds margin =
+      options.margin.empty() ? default_margin : parse_duration(options.margin);
   const auto store = open(settings);
   const idem::Record seen = record_of(*store, key);
   if (options.fence != 0 && seen.ownership.fence != options.fence) {
     throw Ending(Exit::refused, "nothing was changed: the record is at fence " +
                                     std::to_string(seen.ownership.fence));
   }
-  const bool open_state =
-      seen.state == idem::RecordState::uncertain || seen.state == idem::RecordState::processing;
-  if (!open_state) {
-    throw Ending(Exit::refused, "nothing was changed: the record is " +
-                                    std::string(idem::to_string(seen.state)) +
-                                    ", and what is finished stays as it is");
-  }
+  const idem::Timestamp now = store.now();
+  check_unsettled(seen, now);
+  if (options.retry && !options.force) check_retry(seen, now, margin);
   const Audit audit(settings);
   confirm(settings, question_of(seen, options));
-  const bool changed = change_record(
-      audit, *store,
-      {.command = "resolve", .key = key.text(), .why = options.reason, .before = to_json(seen)},
-      key, [&] { return store->admin()->resolve(seen, resolution) == idem::WriteOutcome::stored; });
+  const bool changed =
+      settle(audit, *store, seen, resolution,
+             {.command = options.force ? "resolve --force" : "resolve", .why = options.reason});
   return tell(settings, *store, key, changed);
 }
 
@@ -177,32 +97,12 @@ Exit release(const Settings& settings, const ReleaseOptions& options) {
   check_reason(options.reason);
   const auto store = open(settings);
   const idem::Record seen = record_of(*store, key);
-  if (seen.state != idem::RecordState::processing) {
-    throw Ending(Exit::refused, "nothing was changed: the record is " +
-                                    std::string(idem::to_string(seen.state)) +
-                                    "; only one that is processing can be released");
-  }
-  const bool holds = seen.mode == idem::RecordMode::hold || seen.effect_marked;
-  if (holds && !options.force) {
-    throw Ending(
-        Exit::refused,
-        "nothing was changed: its effect may have happened, and releasing it lets it happen "
-        "again. Find out and use `resolve`, or say --force");
-  }
+  check_release(seen, options.force ? Doubt::accept : Doubt::refuse);
   const Audit audit(settings);
   confirm(settings, "Take " + printable(key.text()) +
                         " from its owner, which may be at work, so that the next call runs it?");
-  const milliseconds retention = idem::Policy{}.failure_retention;
-  const bool changed = change_record(
-      audit, *store,
-      {.command = "release", .key = key.text(), .why = options.reason, .before = to_json(seen)},
-      key, [&] {
-        const auto outcome = store->release(key, seen.ownership, retention);
-        if (outcome == idem::ReleaseOutcome::unknown) {
-          throw idem::Error(idem::Errc::store_reply_lost, "the store did not answer");
-        }
-        return outcome == idem::ReleaseOutcome::released;
-      });
+  const bool changed =
+      release_seen(audit, *store, seen, {.command = "release", .why = options.reason});
   return tell(settings, *store, key, changed);
 }
 

@@ -53,6 +53,8 @@ struct ResolveOptions {
   std::string retention;
   std::string policies;  ///< a file
   std::uint64_t fence = 0;
+  std::string margin;  ///< empty: `default_margin`
+  bool force = false;  ///< `retry` before it can be believed
   std::string reason;
 };
 [[nodiscard]] Exit resolve(const Settings& settings, const ResolveOptions& options);
@@ -70,6 +72,20 @@ struct PurgeOptions {
   std::string reason;
 };
 [[nodiscard]] Exit purge(const Settings& settings, const PurgeOptions& options);
+
+struct ServeOptions {
+  std::string listen = "127.0.0.1:8642";  ///< port 0: any free one
+  std::string token_file;                 ///< empty: IDEMPOTENCY_CONSOLE_TOKEN
+  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> metrics;  ///< addresses that expose idempotency_runs_total
+  std::string every = "5s";
+  std::string metrics_every = "10s";
+  std::string margin;    ///< empty: `default_margin`
+  std::string policies;  ///< a file
+  bool show_results = false;
+  bool insecure = false;  ///< beyond the loopback without encryption
+};
+[[nodiscard]] Exit serve(const Settings& settings, const ServeOptions& options);
 
 [[nodiscard]] Exit schema_print(const Settings& settings, const std::string& dialect);
 [[nodiscard]] Exit schema_check(const Settings& settings);

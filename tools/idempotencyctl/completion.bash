@@ -2,12 +2,12 @@
 
 _idempotencyctl() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
-  local commands="get list stats watch key doctor resolve release purge schema"
+  local commands="get list stats watch key doctor resolve release purge schema serve"
   local everywhere="--store --table-prefix --json --yes --audit-file --who --help"
   local word command="" sub="" words=""
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "$word" in
-      get | list | stats | watch | key | doctor | resolve | release | purge | schema)
+      get | list | stats | watch | key | doctor | resolve | release | purge | schema | serve)
         [ -z "$command" ] && command="$word"
         ;;
       print | check | migrate) sub="$word" ;;
@@ -22,7 +22,7 @@ _idempotencyctl() {
       mapfile -t COMPREPLY < <(compgen -W "sqlite mysql" -- "$current")
       return
       ;;
-    --audit-file | --result | --result-file | --policies)
+    --audit-file | --result | --result-file | --policies | --token-file)
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return
       ;;
@@ -38,10 +38,13 @@ _idempotencyctl() {
     watch) words="--every --times" ;;
     key) words="--digested --derived" ;;
     resolve)
-      words="--success --failed --retry --result --result-text --retention --policies --fence --reason"
+      words="--success --failed --retry --result --result-text --retention --policies --fence --margin --force --reason"
       ;;
     release) words="--force --reason" ;;
     purge) words="--batch --pause --reason" ;;
+    serve)
+      words="--listen --token-file --allowed-host --metrics --every --metrics-every --margin --policies --show-results --insecure"
+      ;;
     schema)
       if [ -z "$sub" ]; then words="print check migrate"; else words="--dialect"; fi
       ;;

@@ -26,6 +26,7 @@ struct Asked {
   ctl::ResolveOptions resolve;
   ctl::ReleaseOptions release;
   ctl::PurgeOptions purge;
+  ctl::ServeOptions serve;
   std::string dialect;
   Exit (*run)(const Asked&) = nullptr;
 };
@@ -105,6 +106,9 @@ void add_changes(CLI::App& app, Asked& asked) {
   resolve->add_option("--policies", asked.resolve.policies,
                       "A policy file that says so for the type");
   resolve->add_option("--fence", asked.resolve.fence, "Only when the record is at this fence");
+  resolve->add_option("--margin", asked.resolve.margin,
+                      "How long after the lease --retry is believed (60s)");
+  resolve->add_flag("--force", asked.resolve.force, "--retry although it is too early");
   resolve->add_option("--reason", asked.resolve.reason, "Why, for the audit")->required();
 
   CLI::App* release = add(app, "release", "Take a record from an owner that hangs", asked,
@@ -119,6 +123,32 @@ void add_changes(CLI::App& app, Asked& asked) {
   purge->add_option("--pause", asked.purge.pause, "The pause between two batches")
       ->capture_default_str();
   purge->add_option("--reason", asked.purge.reason, "Why, for the audit");
+}
+
+void add_serve(CLI::App& app, Asked& asked) {
+  CLI::App* serve = add(app, "serve", "Show the records in a browser", asked,
+                        [](const Asked& a) { return ctl::serve(a.settings, a.serve); });
+  serve->add_option("--listen", asked.serve.listen, "HOST:PORT; port 0: any free one")
+      ->capture_default_str();
+  serve->add_option("--token-file", asked.serve.token_file,
+                    "Whoever has what stands in it may settle; without it, and without "
+                    "IDEMPOTENCY_CONSOLE_TOKEN, nobody");
+  serve->add_option("--allowed-host", asked.serve.allowed_hosts,
+                    "Another name under which browsers know it, such as a proxy's");
+  serve->add_option("--metrics", asked.serve.metrics,
+                    "Where a process of the service exposes its metrics: http://HOST:PORT/metrics");
+  serve->add_option("--every", asked.serve.every, "The pause between two looks at the store")
+      ->capture_default_str();
+  serve->add_option("--metrics-every", asked.serve.metrics_every, "The same for the metrics")
+      ->capture_default_str();
+  serve->add_option("--margin", asked.serve.margin,
+                    "How long after the lease a retry is believed (60s)");
+  serve->add_option("--policies", asked.serve.policies,
+                    "A policy file that says how long settled records answer");
+  serve->add_flag("--show-results", asked.serve.show_results,
+                  "Show recorded results, which can be personal data");
+  serve->add_flag("--insecure", asked.serve.insecure,
+                  "Listen beyond this host although nothing is encrypted");
 }
 
 void add_schema(CLI::App& app, Asked& asked) {
@@ -148,6 +178,7 @@ int run(int count, char** words) {
   add_settings(app, asked.settings);
   add_reads(app, asked);
   add_changes(app, asked);
+  add_serve(app, asked);
   add_schema(app, asked);
   try {
     app.parse(count, words);

@@ -20,17 +20,6 @@ namespace {
 
 constexpr std::size_t page_size = 500;
 
-std::optional<idem::RecordState> parse_state(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  for (const auto state :
-       {idem::RecordState::processing, idem::RecordState::success, idem::RecordState::failed,
-        idem::RecordState::uncertain, idem::RecordState::issued}) {
-    if (text == idem::to_string(state)) return state;
-  }
-  throw Ending(Exit::usage, "'" + printable(text) +
-                                "' is no state: processing, success, failed, uncertain or issued");
-}
-
 milliseconds since(idem::Timestamp time) { return idem::system_clock().now() - time; }
 
 /// When it ends: a lease or a retention, from now.

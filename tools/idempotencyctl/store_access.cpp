@@ -9,6 +9,9 @@
 #ifdef IDEMPOTENCYCTL_MYSQL
 #include <idempotency/stores/mysql.hpp>
 #endif
+#ifdef IDEMPOTENCYCTL_REDIS
+#include <idempotency/stores/redis.hpp>
+#endif
 
 namespace idempotencyctl {
 
@@ -73,39 +76,78 @@ int sqlite_schema_version(const Settings& settings) {
 int sqlite_schema_version(const Settings& /*settings*/) { return 0; }
 #endif
 
-std::unique_ptr<idem::AnyStore> open(const Settings& settings, idem::Observer* observer,
-                                     OnMissingSchema missing) {
+namespace {
+
+idem::Timestamp host_now() { return idem::system_clock().now(); }
+
+#ifdef IDEMPOTENCYCTL_REDIS
+OpenedStore open_redis(const Settings& settings, idem::Observer* observer) {
+  idem::RedisOptions options = idem::RedisOptions::from_address(settings.store);
+  options.observer = observer;
+  auto store = std::make_shared<idem::RedisStore>(options);
+  const auto now = [behind = store.get()] {
+    static const idem::RedisScript ask{
+        "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)"};
+    const idem::RedisReply reply =
+        behind->run_script(ask, {}, {}, {.effect = idem::RedisScriptEffect::reads});
+    return idem::Timestamp{std::chrono::milliseconds{reply.integer()}};
+  };
+  return {std::move(store), now};
+}
+#endif
+
+#ifdef IDEMPOTENCYCTL_MYSQL
+OpenedStore open_mysql(const Settings& settings, idem::Observer* observer,
+                       OnMissingSchema missing) {
+  idem::MySqlOptions options = idem::MySqlOptions::from_address(settings.store);
+  options.observer = observer;
+  options.schema =
+      missing == OnMissingSchema::make ? idem::MySqlSchema::create : idem::MySqlSchema::expect;
+  if (!settings.table_prefix.empty()) options.table_prefix = settings.table_prefix;
+  auto store = std::make_shared<idem::MySqlStore>(options);
+  const auto now = [behind = store.get()] {
+    idem::MySqlTransaction transaction = behind->open_transaction();
+    const idem::SqlRows rows = transaction.query(
+        "SELECT TIMESTAMPDIFF(MICROSECOND, DATE'1970-01-01', UTC_TIMESTAMP(3)) DIV 1000");
+    const auto time = rows.at(0).as<std::int64_t>(0);
+    behind->rollback(transaction);
+    return idem::Timestamp{std::chrono::milliseconds{time}};
+  };
+  return {std::move(store), now};
+}
+#endif
+
+}  // namespace
+
+OpenedStore open(const Settings& settings, idem::Observer* observer, OnMissingSchema missing) {
   if (settings.store.empty()) {
     throw Ending(Exit::usage,
                  "which store? --store ADDRESS, or IDEMPOTENCY_STORE in the environment");
   }
-  const bool makes = missing == OnMissingSchema::make;
 #ifdef IDEMPOTENCYCTL_SQLITE
   if (settings.store.starts_with("sqlite:")) {
-    if (!makes && sqlite_schema_version(settings) == 0) {
+    if (missing != OnMissingSchema::make && sqlite_schema_version(settings) == 0) {
       throw Ending(Exit::store, "the file holds no records: `schema migrate` makes the tables");
     }
     idem::SqliteOptions options = idem::SqliteOptions::from_address(settings.store);
     options.observer = observer;
     options.table_prefix = prefix_of(settings);
-    return std::make_unique<idem::AnyStore>(std::in_place_type<idem::SqliteStore>, options);
+    return {std::make_shared<idem::SqliteStore>(options), host_now};
   }
 #endif
 #ifdef IDEMPOTENCYCTL_MYSQL
-  if (settings.store.starts_with("mysql://")) {
-    idem::MySqlOptions options = idem::MySqlOptions::from_address(settings.store);
-    options.observer = observer;
-    options.schema = makes ? idem::MySqlSchema::create : idem::MySqlSchema::expect;
-    if (!settings.table_prefix.empty()) options.table_prefix = settings.table_prefix;
-    return std::make_unique<idem::AnyStore>(std::in_place_type<idem::MySqlStore>, options);
-  }
+  if (settings.store.starts_with("mysql://")) return open_mysql(settings, observer, missing);
 #endif
-  static_cast<void>(makes);
+#ifdef IDEMPOTENCYCTL_REDIS
+  for (const char* scheme : {"redis://", "rediss://", "unix://"})
+    if (settings.store.starts_with(scheme)) return open_redis(settings, observer);
+#endif
   if (settings.store == "memory:") {
     throw Ending(Exit::usage, "a store in memory belongs to its process: there is none to look at");
   }
-  return std::unique_ptr<idem::AnyStore>(
-      new idem::AnyStore(idem::open_store(settings.store, {.observer = observer})));
+  static_cast<void>(missing);
+  static_cast<void>(idem::open_store(settings.store));  // throws, and says what this build opens
+  throw Ending(Exit::usage, "no store of this build opens the address");
 }
 
 }  // namespace idempotencyctl

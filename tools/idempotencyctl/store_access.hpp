@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <idempotency/stores/open.hpp>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "settings.hpp"
@@ -25,15 +27,34 @@ class Hazards final : public idem::Observer {
   std::vector<std::string> all_;
 };
 
+/// A store, and the clock by which it judges leases and ages.
+///
+/// Thread safety: as the store.
+class OpenedStore {
+ public:
+  template <class StoreT>
+  OpenedStore(std::shared_ptr<StoreT> store, std::function<idem::Timestamp()> now)
+      : behind_(store), store_(std::make_unique<idem::AnyStore>(*store)), now_(std::move(now)) {}
+
+  [[nodiscard]] idem::AnyStore& operator*() const noexcept { return *store_; }
+  [[nodiscard]] idem::AnyStore* operator->() const noexcept { return store_.get(); }
+  /// Asks the server, and changes nothing there. Errors: those of the store.
+  [[nodiscard]] idem::Timestamp now() const { return now_(); }
+
+ private:
+  std::shared_ptr<void> behind_;
+  std::unique_ptr<idem::AnyStore> store_;
+  std::function<idem::Timestamp()> now_;
+};
+
 /// Whether a schema that is not there may be made.
 enum class OnMissingSchema { refuse, make };
 
 /// Opens the store of `--store` with the admin ability. Nothing is made that is not there, unless asked for.
 ///
 /// Errors: `Ending`, and those of the store.
-[[nodiscard]] std::unique_ptr<idem::AnyStore> open(
-    const Settings& settings, idem::Observer* observer = nullptr,
-    OnMissingSchema missing = OnMissingSchema::refuse);
+[[nodiscard]] OpenedStore open(const Settings& settings, idem::Observer* observer = nullptr,
+                               OnMissingSchema missing = OnMissingSchema::refuse);
 
 /// The address without its password, for people and audits.
 [[nodiscard]] std::string without_password(const std::string& address);

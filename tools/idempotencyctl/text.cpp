@@ -129,6 +129,39 @@ std::string hex_of(std::string_view bytes) {
   return text;
 }
 
+std::string from_hex(std::string_view digits) {
+  const auto value_of = [](char digit) -> unsigned {
+    if (digit >= '0' && digit <= '9') return static_cast<unsigned>(digit - '0');
+    if (digit >= 'a' && digit <= 'f') return static_cast<unsigned>(digit - 'a') + 10U;
+    throw Ending(Exit::usage, "these are no hexadecimal digits");
+  };
+  if (digits.size() % 2 != 0) throw Ending(Exit::usage, "there is half a byte too much");
+  std::string bytes;
+  for (std::size_t at = 0; at < digits.size(); at += 2) {
+    bytes += static_cast<char>(value_of(digits[at]) << 4U | value_of(digits[at + 1]));
+  }
+  return bytes;
+}
+
+bool is_text(std::string_view bytes) noexcept {
+  const auto is_control = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20U && c != '\t' && c != '\n' && c != '\r') || byte == 0x7fU;
+  };
+  return is_utf8(bytes) && std::none_of(bytes.begin(), bytes.end(), is_control);
+}
+
+std::optional<idem::RecordState> parse_state(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  for (const auto state :
+       {idem::RecordState::processing, idem::RecordState::success, idem::RecordState::failed,
+        idem::RecordState::uncertain, idem::RecordState::issued}) {
+    if (text == idem::to_string(state)) return state;
+  }
+  throw Ending(Exit::usage, "'" + printable(text) +
+                                "' is no state: processing, success, failed, uncertain or issued");
+}
+
 std::string line_of(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

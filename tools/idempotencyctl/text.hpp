@@ -3,6 +3,7 @@
 #include <chrono>
 #include <idempotency/idempotency.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,12 @@ using Json = nlohmann::ordered_json;
 /// Fit for a terminal: control characters and bytes that are no UTF-8 become '?'.
 [[nodiscard]] std::string printable(std::string_view text);
 [[nodiscard]] std::string hex_of(std::string_view bytes);
+/// What `hex_of` was given. Throws `Ending` (usage) for what it never gives.
+[[nodiscard]] std::string from_hex(std::string_view digits);
+/// UTF-8 without control characters, but for tabs and ends of lines.
+[[nodiscard]] bool is_text(std::string_view bytes) noexcept;
+/// Throws `Ending` (usage) for what is no state; empty: none.
+[[nodiscard]] std::optional<idem::RecordState> parse_state(std::string_view text);
 
 /// One line; bytes that are no UTF-8 are replaced.
 [[nodiscard]] std::string line_of(const Json& value);
