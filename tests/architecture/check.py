@@ -21,7 +21,7 @@ import tempfile
 STANDARD = "-std=c++20"
 COMPILERS = ("g++", "clang++")
 UMBRELLA = "idempotency/idempotency.hpp"
-UMBRELLA_LINES = 48_000
+UMBRELLA_LINES = 49_000
 HEADER_LINES = 400
 
 # Arrows point down only: a header may reach headers of its own layer and of lower ones. Headers in
