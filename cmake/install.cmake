@@ -155,6 +155,11 @@ if(IDEMPOTENCY_WITH_PROMETHEUS)
   idempotency_pkg_config(prometheus "Metrics of idempotency for Prometheus"
                          "idempotency = ${PROJECT_VERSION}, prometheus-cpp-core"
                          "-L\${libdir} -lidempotency_prometheus")
+  install(
+    FILES "${PROJECT_SOURCE_DIR}/tools/grafana/idempotency.json"
+          "${PROJECT_SOURCE_DIR}/tools/grafana/alerts.yaml"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/idempotency/grafana"
+    COMPONENT development)
 endif()
 if(IDEMPOTENCY_WITH_TESTING)
   idempotency_pkg_config(testing "Conformance suite for idempotency's stores"

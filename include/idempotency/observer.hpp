@@ -77,7 +77,8 @@ class Observer {
   virtual void on_lease_renewed(const Key& /*key*/, std::uint64_t /*fence*/) noexcept {}
   /// A lease is lost or about to end unrenewed; the handler's `stop_token` has been set. Called once for a run.
   virtual void on_lease_lost(const Key& /*key*/, std::uint64_t /*fence*/) noexcept {}
-  /// A result that could not be recorded in time was recorded after all, or (`false`) turned out lost.
+  /// What became of an outcome that `run` left to be written behind: `recorded`; `lost`, since the record is another's by
+  /// then; or `given up`, since the store refuses the write or holds a record that cannot be judged.
   virtual void on_settled_behind(const Key& /*key*/, std::string_view /*outcome*/) noexcept {}
   /// The set-up of a store or policy can lose records or promises less than it seems; `what` says how to mend it.
   virtual void on_hazard(std::string_view /*what*/) noexcept {}

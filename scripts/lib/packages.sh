@@ -33,6 +33,7 @@ packages_test=(
   librabbitmq-dev
   librdkafka-dev
   mariadb-server
+  node-got
   nodejs
   protobuf-compiler
   protobuf-compiler-grpc

@@ -110,6 +110,18 @@ std::string trace_of(const HttpRequest& request) {
   return std::string(std::all_of(parent.begin(), parent.end(), http::is_visible) ? parent : "");
 }
 
+/// An issued key is not kept apart by method and route, so what its request means has to be, whatever a fingerprint of the
+/// application's own looks at.
+Fingerprint of_scope(std::string_view scope, const std::optional<Fingerprint>& fingerprint) {
+  if (!fingerprint) return Fingerprint::of(scope);
+  const auto of_part = [&](const Fingerprint::Part& part) {
+    const std::vector<std::uint8_t> digest(part.digest.begin(), part.digest.end());
+    return Fingerprint::of(scope, digest).as_scheme(part.scheme);
+  };
+  const Fingerprint current = of_part(fingerprint->current());
+  return fingerprint->earlier() ? current.or_earlier(of_part(*fingerprint->earlier())) : current;
+}
+
 std::optional<KeyAdvice> advice_of(HttpMeaning meaning, int status) noexcept {
   if (meaning != HttpMeaning::recorded) return KeyAdvice::keep_key;
   if (status >= 400) return KeyAdvice::new_key;
@@ -174,13 +186,13 @@ HttpAdmission HttpEdge::admit(const HttpRequest& request) const {
   if (options_.tokens != nullptr) {
     admission.token = {.token = std::move(reading.key),
                        .purpose = std::string(admission.operation->key.type()),
-                       .subject = std::string(request.principal)};
+                       .subject = std::string(request.principal),
+                       .fingerprint = of_scope(scope, admission.operation->fingerprint)};
   }
   return admission;
 }
 
 PresentedToken HttpEdge::presented(Operation operation, PresentedToken token) const {
-  token.fingerprint = operation.fingerprint;
   token.trace = std::move(operation.trace);
   token.policy = operation.policy;
   return token;

@@ -28,6 +28,13 @@ constexpr std::size_t call_count = static_cast<std::size_t>(StoreCall::commit) +
 constexpr std::array<std::string_view, 7> own_labels{"type", "outcome", "disposition", "call",
                                                      "code", "verdict", "state"};
 
+// Values of labels that are known before they occur.
+constexpr std::array<std::string_view, 3> dispositions{"retryable", "permanent", "uncertain"};
+constexpr std::array<std::string_view, 3> outcomes_behind{"recorded", "lost", "given up"};
+constexpr std::array store_codes{
+    Errc::store_unavailable, Errc::store_reply_lost, Errc::store_busy,       Errc::store_full,
+    Errc::store_refused,     Errc::store_corrupt,    Errc::store_undecidable};
+
 double seconds(std::chrono::nanoseconds span) noexcept {
   return std::chrono::duration<double>(span).count();
 }
@@ -66,6 +73,9 @@ PrometheusOptions checked(PrometheusOptions options) {
   if (buckets.empty() || !rises || !counts) {
     throw Error(Errc::invalid_argument,
                 "Prometheus: give at least one bucket; bounds are seconds, above 0, and rise");
+  }
+  if (options.types.size() > options.most_types) {
+    throw Error(Errc::invalid_argument, "Prometheus: more types are named than most_types allows");
   }
   return options;
 }
@@ -112,8 +122,12 @@ struct PrometheusObserver::Impl {
     for (std::size_t at = 0; at < call_count; ++at) {
       const std::string call(to_string(static_cast<StoreCall>(at)));
       store_calls.at(at) = &store_duration.Add(with_own({{"call", call}}), options.buckets);
+      for (const Errc code : store_codes)
+        store_errors.Add(with_own({{"call", call}, {"code", std::string(to_string(code))}}));
     }
     other = make("other");
+    for (const std::string& type : options.types)
+      types.emplace(type, make(type));
   }
 
   /// Of a metric and not of its family: families with other labels cannot share a registry.
@@ -150,6 +164,10 @@ struct PrometheusObserver::Impl {
     made->wait = &wait_duration.Add(labels, options.buckets);
     made->renewals = &renewals.Add(labels);
     made->losses = &losses.Add(labels);
+    for (const std::string_view disposition : dispositions)
+      exceptions.Add(with_own({{"type", type}, {"disposition", std::string(disposition)}}));
+    for (const std::string_view outcome : outcomes_behind)
+      behind.Add(with_own({{"type", type}, {"outcome", std::string(outcome)}}));
     return made;
   }
 

@@ -576,6 +576,39 @@ TEST_F(HttpTest, IssuesKeysAndAcceptsNoOthers) {
   EXPECT_EQ(runs, 1);
 }
 
+TEST_F(HttpTest, NeverReplaysAnIssuedKeyOnAnotherRouteWhateverTheFingerprintSays) {
+  TokenService tokens{store};
+  const auto body_only = [](const HttpRequest& request) {
+    return std::optional(Fingerprint::of_bytes(request.body).as_scheme(7));
+  };
+  const auto nothing = [](const HttpRequest&) { return std::optional<Fingerprint>(); };
+  const auto upgraded = [](const HttpRequest& request) {
+    return std::optional(Fingerprint::of_bytes(request.body)
+                             .as_scheme(8)
+                             .or_earlier(Fingerprint::of_bytes(request.body).as_scheme(7)));
+  };
+  Shop http = shop({.type = "order", .fingerprint_of = body_only, .tokens = &tokens});
+  Shop blind = shop({.type = "order", .fingerprint_of = nothing, .tokens = &tokens});
+  Shop later = shop({.type = "order", .fingerprint_of = upgraded, .tokens = &tokens});
+
+  for (Shop* edge : {&http, &blind}) {
+    const std::string key(edge->issue_key(post("")).response.header("Idempotency-Key"));
+    HttpRequest refund = post(key);
+    refund.path = "/refund";
+    HttpRequest patch = post(key);
+    patch.method = "PATCH";
+
+    EXPECT_EQ(pay(*edge, post(key)).origin, HttpOrigin::executed);
+    expect_problem(pay(*edge, refund), HttpProblem::key_reused, 422);
+    expect_problem(pay(*edge, patch), HttpProblem::key_reused, 422);
+    EXPECT_EQ(pay(*edge, post(key)).origin, HttpOrigin::replayed);
+  }
+  const std::string key(http.issue_key(post("")).response.header("Idempotency-Key"));
+  EXPECT_EQ(pay(http, post(key)).origin, HttpOrigin::executed);
+  EXPECT_EQ(pay(later, post(key)).origin, HttpOrigin::replayed);
+  EXPECT_EQ(runs, 3);
+}
+
 TEST_F(HttpTest, JudgesResponsesUnderIssuedKeysAsUnderOthers) {
   TokenService tokens{TokenSigner({{"1", std::string(32, 's')}})};
   Shop http = shop({.type = "order", .tokens = &tokens});

@@ -177,16 +177,80 @@ TEST_F(PrometheusObserverTest, CountsWhatHappensToLeasesAndSettlements) {
   metrics.on_lease_renewed(key, 1);
   metrics.on_lease_renewed(key, 1);
   metrics.on_lease_lost(key, 1);
-  metrics.on_settled_behind(key, "stored");
+  metrics.on_settled_behind(key, "given up");
   metrics.on_resolved(key, "retry");
   metrics.on_hazard("no persistence");
 
   EXPECT_EQ(counter("idempotency_lease_renewals_total", {{"type", "payment"}}), 2);
   EXPECT_EQ(counter("idempotency_leases_lost_total", {{"type", "payment"}}), 1);
   EXPECT_EQ(
-      counter("idempotency_settled_behind_total", {{"type", "payment"}, {"outcome", "stored"}}), 1);
+      counter("idempotency_settled_behind_total", {{"type", "payment"}, {"outcome", "given up"}}),
+      1);
   EXPECT_EQ(counter("idempotency_resolved_total", {{"type", "payment"}, {"verdict", "retry"}}), 1);
   EXPECT_EQ(counter("idempotency_hazards_total", {}), 1);
+}
+
+// What begins at 1 has no increase: `increase()` and `rate()` need to have seen the 0.
+TEST_F(PrometheusObserverTest, HasTheCountersThatAlertsUseBeforeAnythingHappens) {
+  PrometheusObserver metrics(registry_, {.labels = {{"service", "shop"}}, .types = {"payment"}});
+
+  for (const char* disposition : {"retryable", "permanent", "uncertain"}) {
+    EXPECT_EQ(counter("idempotency_handler_exceptions_total",
+                      {{"service", "shop"}, {"type", "payment"}, {"disposition", disposition}}),
+              0)
+        << disposition;
+  }
+  for (const char* outcome : {"recorded", "lost", "given up"}) {
+    EXPECT_EQ(counter("idempotency_settled_behind_total",
+                      {{"service", "shop"}, {"type", "payment"}, {"outcome", outcome}}),
+              0)
+        << outcome;
+  }
+  for (const char* code : {"store_unavailable", "store_busy", "store_full", "store_corrupt"}) {
+    EXPECT_EQ(counter("idempotency_store_errors_total",
+                      {{"service", "shop"}, {"call", "begin"}, {"code", code}}),
+              0)
+        << code;
+  }
+  EXPECT_EQ(counter("idempotency_leases_lost_total", {{"service", "shop"}, {"type", "payment"}}),
+            0);
+}
+
+TEST_F(PrometheusObserverTest, CountsOnInTheSeriesThatWereThere) {
+  PrometheusObserver metrics(registry_, {.types = {"payment"}});
+  const Key key("payment", "a");
+
+  metrics.on_handler_threw(key, "uncertain");
+  metrics.on_store_error(key, StoreCall::begin, Error(Errc::store_busy, "busy"), 1);
+  metrics.on_settled_behind(key, "lost");
+
+  EXPECT_EQ(counter("idempotency_handler_exceptions_total",
+                    {{"type", "payment"}, {"disposition", "uncertain"}}),
+            1);
+  EXPECT_EQ(counter("idempotency_store_errors_total", {{"call", "begin"}, {"code", "store_busy"}}),
+            1);
+  EXPECT_EQ(counter("idempotency_settled_behind_total", {{"type", "payment"}, {"outcome", "lost"}}),
+            1);
+}
+
+// The runs' metrics leave out what ended with an exception; the errors' have it.
+TEST_F(PrometheusObserverTest, CountsAStoreThatCannotBeAskedAmongTheErrorsOnly) {
+  PrometheusObserver metrics(registry_);
+  MemoryStore memory;
+  testing::FaultyStore store{memory};
+  store.on(StoreCall::begin).fail_next(100, testing::Fault::request_lost);
+  IdempotencyGuard guard{store, {.observer = &metrics}};
+
+  EXPECT_EQ(code_of([&] {
+              static_cast<void>(guard.run({.key = {"payment", "a"}}, [] { return 1; }));
+            }),
+            Errc::store_unavailable);
+
+  EXPECT_EQ(observations("idempotency_run_duration_seconds", {{"type", "payment"}}),
+            std::numeric_limits<std::uint64_t>::max());
+  EXPECT_GE(
+      counter("idempotency_store_errors_total", {{"call", "begin"}, {"code", "store_unavailable"}}),
+      1);
 }
 
 TEST_F(PrometheusObserverTest, GivesTypesBeyondTheLimitOneTimeSeries) {
@@ -231,6 +295,7 @@ TEST_F(PrometheusObserverTest, RefusesOptionsThatCannotBe) {
   EXPECT_EQ(refused({.buckets = {std::numeric_limits<double>::quiet_NaN()}}),
             Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"type", "x"}}}), Errc::invalid_argument);
+  EXPECT_EQ(refused({.most_types = 1, .types = {"a", "b"}}), Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"le", "x"}}}), Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"1st", "x"}}}), Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"__name", "x"}}}), Errc::invalid_argument);
@@ -298,6 +363,23 @@ TEST_F(PrometheusObserverTest, HasEveryMetricThatDashboardAndRulesAskFor) {
   }
 
   EXPECT_GE(asked, 20U);
+}
+
+// Each replica counts the same store, so a sum over them multiplies what is there.
+TEST(PrometheusRecords, AreNeverSummedOverReplicasByDashboardAndRules) {
+  std::size_t asked = 0;
+  const std::regex query(R"((\S* ?\S* ?\([a-z, ]*\) \()?idempotency_records(_up)?\b)");
+  const std::regex of_replicas(R"(max by \(job, service, store(, state)?\) \()");
+  for (const char* name : {"/idempotency.json", "/alerts.yaml"}) {
+    std::ifstream file(std::string(IDEMPOTENCY_GRAFANA) + name);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    for (std::sregex_iterator found(text.begin(), text.end(), query), end; found != end; ++found) {
+      EXPECT_TRUE(std::regex_search(found->str(1), of_replicas)) << name << ": " << found->str();
+      ++asked;
+    }
+  }
+
+  EXPECT_EQ(asked, 5U);
 }
 
 TEST(PrometheusRecords, CountsByStateAtAScrape) {

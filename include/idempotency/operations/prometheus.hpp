@@ -27,12 +27,16 @@ struct PrometheusOptions {
                                  0.05,    0.1,      0.25,    0.5,   1.0,    2.5,   5.0,  10.0};
   /// Business types that get time series of their own; later ones share the type "other". Types must not be made from input.
   std::size_t most_types = 100;
+  /// Business types whose counters are there, at 0, before anything has happened to them, so that `increase()` sees the first
+  /// event. The others' begin with the first event of their type. At most `most_types`.
+  std::vector<std::string> types = {};
 };
 
 /// An observer that counts and times for Prometheus, in a registry of the application's (prometheus-cpp).
 ///
 /// Metrics, after Prometheus' naming rules (base units, `_total`, https://prometheus.io/docs/practices/naming/):
-/// - `idempotency_runs_total{type, outcome}`: calls of `run` by `RunStatus`. Duplicates are outcomes, not errors.
+/// - `idempotency_runs_total{type, outcome}`: calls of `run` by `RunStatus`. Duplicates are outcomes, not errors. Calls that end
+///   with an exception are not here: see `handler_exceptions` and `store_errors`.
 /// - `idempotency_run_duration_seconds{type}`, `idempotency_handler_duration_seconds{type}`,
 ///   `idempotency_wait_duration_seconds{type}` (for another call with the same key): histograms.
 /// - `idempotency_handler_exceptions_total{type, disposition}`.
@@ -44,7 +48,9 @@ struct PrometheusOptions {
 ///
 /// Keys are never labels: they are without bound, and may be personal data.
 ///
-/// Errors: `Errc::invalid_argument` for buckets that do not rise, a label that is no label's name or is one of those above,
+/// Store errors by the usual codes are there at 0 from the start; exceptions and what is settled behind with their type.
+///
+/// Errors: `Errc::invalid_argument` for buckets that do not rise, more `types` than `most_types`, a label that is no label's name or is one of those above,
 /// or a null registry; and for a registry that holds a metric of these names with another kind.
 /// Thread safety: all members may be called concurrently.
 /// Lifetime: must outlive the guards that it observes; keeps the registry.
