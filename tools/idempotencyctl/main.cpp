@@ -31,6 +31,13 @@ struct Asked {
   Exit (*run)(const Asked&) = nullptr;
 };
 
+/// Refuses what is no number from 0, in words.
+std::string count_from_zero(const std::string& text) {
+  const bool is_number = !text.empty() && text.size() < 19 &&
+                         text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::string() : "'" + ctl::printable(text) + "' is no number from 0";
+}
+
 CLI::App* add(CLI::App& app, const char* name, const char* description, Asked& asked,
               Exit (*run)(const Asked&)) {
   CLI::App* command = app.add_subcommand(name, description);
@@ -65,7 +72,7 @@ void add_reads(CLI::App& app, Asked& asked) {
   list->add_option("--older-than", asked.list.older_than, "Not changed for so long: 5m, 2h, 30d");
   list->add_option("--after", asked.list.after, "The cursor that a listing ended with");
   list->add_option("--limit", asked.list.limit, "At most so many; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(count_from_zero)
       ->capture_default_str();
 
   add(app, "stats", "Count records by state", asked,
@@ -95,13 +102,27 @@ void add_changes(CLI::App& app, Asked& asked) {
                           [](const Asked& a) { return ctl::resolve(a.settings, a.resolve); });
   resolve->add_option("key", asked.resolve.key, "TYPE:VALUE")->required();
   resolve->add_flag("--success", asked.resolve.success, "It took effect");
-  resolve->add_option("--failed", asked.resolve.failed,
-                      "It did not and shall not; later calls get TEXT");
+  resolve
+      ->add_option_function<std::string>(
+          "--failed", [&asked](const std::string& text) { asked.resolve.failed = text; },
+          "It did not and shall not; later calls get the text, or a neutral one")
+      ->expected(0, 1)
+      ->type_name("[TEXT]")
+      ->default_str("");
   resolve->add_flag("--retry", asked.resolve.retry, "It did not: the next call runs it");
   resolve->add_option("--result", asked.resolve.result_file,
                       "The success' result: a file with what encode_result gives");
   resolve->add_option("--result-text", asked.resolve.result_text,
                       "The same of a handler that returns text");
+  resolve->add_option(
+      "--http-status", asked.resolve.http_status,
+      "The same of an HTTP request: the response that retries get, from 200 to 599");
+  resolve
+      ->add_option("--http-header", asked.resolve.http_headers,
+                   "A field of that response: 'Name: value'")
+      ->take_all()
+      ->expected(1);
+  resolve->add_option("--http-body", asked.resolve.http_body, "A file with its body");
   resolve->add_option("--retention", asked.resolve.retention, "How long the record answers (30d)");
   resolve->add_option("--policies", asked.resolve.policies,
                       "A policy file that says so for the type");
@@ -114,7 +135,10 @@ void add_changes(CLI::App& app, Asked& asked) {
   CLI::App* release = add(app, "release", "Take a record from an owner that hangs", asked,
                           [](const Asked& a) { return ctl::release(a.settings, a.release); });
   release->add_option("key", asked.release.key, "TYPE:VALUE")->required();
-  release->add_flag("--force", asked.release.force, "Although its effect may have happened");
+  release->add_flag("--force", asked.release.force,
+                    "Although its owner may be at work, or its effect may have happened");
+  release->add_option("--policies", asked.release.policies,
+                      "A policy file that says which types hold");
   release->add_option("--reason", asked.release.reason, "Why, for the audit")->required();
 
   CLI::App* purge = add(app, "purge", "Remove records that are past their retention", asked,
@@ -174,7 +198,8 @@ int run(int count, char** words) {
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 no such record, 2 usage, 3 the store does not answer,\n"
-      "4 refused: nothing was changed, 5 doctor or schema check found something.");
+      "4 refused: nothing was changed, 5 doctor or schema check found something,\n"
+      "6 unknown whether it was changed, 7 changed but not written down, 8 stopped by a signal.");
   add_settings(app, asked.settings);
   add_reads(app, asked);
   add_changes(app, asked);
