@@ -1,6 +1,7 @@
 // The console in the browser, as programs and other sites' pages meet it; console_browser_test.cpp looks at it as people do.
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +14,7 @@
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/open.hpp"
+#include "idempotency/stores/redis.hpp"
 #include "support/child_process.hpp"
 #include "support/local_http_server.hpp"
 #include "support/redis_server.hpp"
@@ -96,6 +98,21 @@ class Console : public ::testing::TestWithParam<Kind> {
             {"reason", "the bank says so"},
             {"who", "alice"}};
   }
+  /// As another program, or a later version, would write over it.
+  void spoil(const Key& key) const {
+    if (GetParam() == Kind::redis) {
+      const std::string name = RedisOptions{}.prefix + ":{" + key.text() + '}';
+      RedisServer::shared().ask({"DEL", name});
+      RedisServer::shared().ask({"LPUSH", name, "x"});
+      return;
+    }
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(folder_.file("records.db").c_str(), &handle), SQLITE_OK);
+    const std::string sql = "UPDATE idempotency_record SET mode = 9 WHERE value = CAST('" +
+                            std::string(key.value()) + "' AS BLOB)";
+    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+    EXPECT_EQ(sqlite3_close(handle), SQLITE_OK);
+  }
   RecordState state_of(const Key& key) { return store_.find(key)->state; }
 
   TemporaryDirectory folder_;
@@ -129,6 +146,22 @@ TEST_P(Console, SaysWhatRunsAndWhatIsStuckAndSinceWhen) {
   ASSERT_EQ(stuck.size(), 3U);
   EXPECT_EQ(stuck.at(2).at("situation"), "abandoned") << "who needs somebody comes first";
   EXPECT_EQ(console.json("/api/records?state=running").at("records").at(0).at("value"), "running");
+}
+
+TEST_P(Console, NamesWhatCannotBeReadAndShowsTheRest) {
+  leave_uncertain("good");
+  const Key bad = leave_uncertain("bad");
+  spoil(bad);
+  const ConsoleProcess console = start();
+  console.await_look();
+
+  for (const char* state : {"stuck", "uncertain"}) {
+    const json listed = console.json(std::string("/api/records?state=") + state);
+
+    EXPECT_EQ(listed.at("records").size(), 1U) << state;
+    ASSERT_EQ(listed.at("unreadable").size(), 1U) << state;
+    EXPECT_EQ(listed.at("unreadable").at(0).at("key"), bad.text()) << state;
+  }
 }
 
 TEST_P(Console, ListsByStateTypeAndAgePageByPage) {
@@ -210,7 +243,11 @@ TEST_P(Console, SettlesWithEveryAnswerAndWritesItDown) {
   as_failed["text"] = "refused";
   const json answer = console.settle(as_done);
   static_cast<void>(console.settle(as_failed));
-  static_cast<void>(console.settle(body(console, hangs, "release")));
+  EXPECT_EQ(console.settle(body(console, hangs, "release"), 409).at("code"), "refused")
+      << "its lease runs";
+  json as_released = body(console, hangs, "release");
+  as_released["force"] = true;
+  static_cast<void>(console.settle(as_released));
 
   EXPECT_EQ(answer.at("record").at("state"), "success");
   const auto pay = [&](const Key& key) {
@@ -220,16 +257,16 @@ TEST_P(Console, SettlesWithEveryAnswerAndWritesItDown) {
   EXPECT_EQ(pay(failed).failure(), "refused");
   EXPECT_EQ(pay(hangs).status(), RunStatus::executed);
   const std::vector<json> lines = audit_lines(audit_file());
-  ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[0].at("who"), "alice");
-  EXPECT_EQ(lines[0].at("why"), "the bank says so");
-  EXPECT_EQ(lines[0].at("command"), "resolve");
-  EXPECT_EQ(lines[0].at("key"), done.text());
-  EXPECT_EQ(lines[0].at("before").at("state"), "uncertain");
-  EXPECT_EQ(lines[0].at("after").at("state"), "success");
-  EXPECT_NE(lines[0].at("from").get<std::string>().find("console of operator"), std::string::npos);
-  EXPECT_NE(lines[0].at("from").get<std::string>().find("127.0.0.1"), std::string::npos);
-  EXPECT_EQ(lines[2].at("command"), "release");
+  ASSERT_EQ(lines.size(), 6U) << "one before each change, one behind it";
+  EXPECT_EQ(lines[1].at("who"), "alice");
+  EXPECT_EQ(lines[1].at("why"), "the bank says so");
+  EXPECT_EQ(lines[1].at("command"), "resolve");
+  EXPECT_EQ(lines[1].at("key"), done.text());
+  EXPECT_EQ(lines[1].at("before").at("state"), "uncertain");
+  EXPECT_EQ(lines[1].at("after").at("state"), "success");
+  EXPECT_NE(lines[1].at("from").get<std::string>().find("console of operator"), std::string::npos);
+  EXPECT_NE(lines[1].at("from").get<std::string>().find("127.0.0.1"), std::string::npos);
+  EXPECT_EQ(lines[5].at("command"), "release --force");
 }
 
 TEST_P(Console, LeavesASettledRecordOutAtOnce) {
@@ -256,7 +293,7 @@ TEST_P(Console, SettlesOnlyTheRecordThatWasSeen) {
   EXPECT_EQ(answer.at("code"), "changed");
   EXPECT_EQ(answer.at("record").at("state"), "success");
   EXPECT_EQ(state_of(key), RecordState::success);
-  EXPECT_EQ(audit_lines(audit_file()).size(), 1U);
+  EXPECT_EQ(audit_lines(audit_file()).size(), 2U);
   json unknown = late;
   unknown["id"] = hex("payment:none");
   EXPECT_TRUE(console.settle(unknown, 409).at("record").is_null());

@@ -1,6 +1,7 @@
 // The operator's tool as people and programs run it, on every kind of store.
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,7 @@
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/open.hpp"
+#include "idempotency/stores/redis.hpp"
 #include "support/child_process.hpp"
 #include "support/mariadb_server.hpp"
 #include "support/redis_server.hpp"
@@ -26,6 +28,7 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using testing_support::ChildProcess;
 using testing_support::MariaDbServer;
+using testing_support::PlainConnection;
 using testing_support::RedisServer;
 using testing_support::TemporaryDirectory;
 
@@ -107,6 +110,41 @@ class Idempotencyctl : public ::testing::TestWithParam<Kind> {
     words.insert(words.begin(), {"--store", address(), "--json", "--audit-file", audit_file()});
     return run(words);
   }
+  /// As another program, or a later version, would write over it.
+  void spoil(const Key& key) const {
+    const std::string where = " WHERE business_type = '" + std::string(key.type()) +
+                              "' AND value = CAST('" + std::string(key.value()) + "' AS ";
+    switch (GetParam()) {
+      case Kind::sqlite:
+        return run_sqlite("UPDATE idempotency_record SET mode = 9" + where + "BLOB)");
+      case Kind::redis:
+        RedisServer::shared().ask({"DEL", redis_name(key)});
+        RedisServer::shared().ask({"LPUSH", redis_name(key), "x"});
+        return;
+      case Kind::mariadb:
+        PlainConnection(MariaDbServer::shared().options())
+            .run("UPDATE idempotency_record SET mode = 9" + where + "BINARY)");
+        return;
+    }
+  }
+  /// For the tests behind it.
+  void forget(const Key& key) const {
+    if (GetParam() == Kind::redis) RedisServer::shared().ask({"DEL", redis_name(key)});
+    if (GetParam() == Kind::mariadb) {
+      PlainConnection(MariaDbServer::shared().options())
+          .run("DELETE FROM idempotency_record WHERE mode = 9");
+    }
+  }
+  static std::string redis_name(const Key& key) {
+    return RedisOptions{}.prefix + ":{" + key.text() + '}';
+  }
+  void run_sqlite(const std::string& sql) const {
+    sqlite3* handle = nullptr;
+    ASSERT_EQ(sqlite3_open(folder_.file("records.db").c_str(), &handle), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+    EXPECT_EQ(sqlite3_changes(handle), 1);
+    EXPECT_EQ(sqlite3_close(handle), SQLITE_OK);
+  }
   std::string audit_file() const { return folder_.file("audit.jsonl"); }
   std::vector<json> audit() const {
     std::ifstream file(audit_file());
@@ -155,6 +193,26 @@ TEST_P(Idempotencyctl, ListsByTypeStateAndAge) {
   EXPECT_EQ(rest.at("records").at(1).at("value"), "d");
 }
 
+TEST_P(Idempotencyctl, NamesWhatCannotBeReadAndListsTheRest) {
+  for (const char* value : {"a", "b", "c"})
+    leave_uncertain(key(value));
+  spoil(key("b"));
+
+  const Said said = ctl({"list", "--type", type(), "--state", "uncertain"});
+  const Said shown = run({"--store", address(), "list", "--type", type()});
+  forget(key("b"));
+
+  EXPECT_EQ(said.code, 0) << said.text();
+  const json listed = said.object();
+  EXPECT_EQ(listed.at("records").size(), 2U);
+  ASSERT_EQ(listed.at("unreadable").size(), 1U) << said.text();
+  EXPECT_EQ(listed.at("unreadable").at(0).at("key"), key("b").text());
+  EXPECT_FALSE(listed.at("unreadable").at(0).at("why").get<std::string>().empty());
+  EXPECT_EQ(shown.code, 0) << shown.text();
+  EXPECT_TRUE(shown.mentions("cannot be read: " + key("b").text() + ": ")) << shown.text();
+  EXPECT_TRUE(shown.mentions(key("c").text())) << shown.text();
+}
+
 TEST_P(Idempotencyctl, CountsOnceAndAgain) {
   leave_uncertain(key("1"));
 
@@ -188,13 +246,30 @@ TEST_P(Idempotencyctl, SettlesWithEveryAnswerAndWritesItDown) {
   EXPECT_EQ(pay("failed").failure(), "refused");
   EXPECT_EQ(pay("free").status(), RunStatus::executed);
   const std::vector<json> lines = audit();
-  ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[0].at("who"), "alice");
-  EXPECT_EQ(lines[0].at("why"), "the bank says so");
-  EXPECT_EQ(lines[0].at("key"), key("done").text());
-  EXPECT_EQ(lines[0].at("before").at("state"), "uncertain");
-  EXPECT_EQ(lines[0].at("after").at("state"), "success");
-  EXPECT_EQ(lines[0].at("outcome"), "changed");
+  ASSERT_EQ(lines.size(), 6U) << "one before each change, one behind it";
+  EXPECT_EQ(lines[1].at("who"), "alice");
+  EXPECT_EQ(lines[1].at("why"), "the bank says so");
+  EXPECT_EQ(lines[1].at("key"), key("done").text());
+  EXPECT_EQ(lines[1].at("before").at("state"), "uncertain");
+  EXPECT_EQ(lines[1].at("after").at("state"), "success");
+  EXPECT_EQ(lines[1].at("outcome"), "changed");
+}
+
+TEST_P(Idempotencyctl, SettlesAsFailedWithANeutralTextWhereNoneIsGiven) {
+  leave_uncertain(key("1"));
+  leave_uncertain(key("2"));
+
+  const Said before =
+      ctl({"resolve", key("1").text(), "--failed", "--reason", "ticket 7", "--yes"});
+  const Said behind =
+      ctl({"resolve", key("2").text(), "--reason", "ticket 7", "--failed", "--yes"});
+
+  EXPECT_EQ(before.code, 0) << before.text();
+  EXPECT_EQ(behind.code, 0) << behind.text();
+  for (const char* value : {"1", "2"}) {
+    EXPECT_EQ(guard_.run({.key = key(value)}, [] { return 1; }).failure(),
+              "it was not done, and shall not be");
+  }
 }
 
 TEST_P(Idempotencyctl, TakesAResultFromAFileAndGivesItBack) {
@@ -266,13 +341,13 @@ TEST_P(Idempotencyctl, RefusesARetryWhileARequestMayBeOnItsWay) {
   EXPECT_EQ(later.code, 4);
   EXPECT_EQ(before, RecordState::uncertain);
   EXPECT_EQ(forced.code, 0) << forced.text();
-  ASSERT_EQ(audit().size(), 1U);
+  ASSERT_EQ(audit().size(), 2U);
   EXPECT_EQ(audit().at(0).at("command"), "resolve --force");
 }
 
 TEST_P(Idempotencyctl, TakesARecordFromAnOwnerThatHangs) {
-  static_cast<void>(begin(key("hangs"), RecordMode::take_over));
-  static_cast<void>(begin(key("holds"), RecordMode::hold));
+  static_cast<void>(begin(key("hangs"), RecordMode::take_over, 1ms));
+  static_cast<void>(begin(key("holds"), RecordMode::hold, 1ms));
   const auto release = [&](const char* value, bool force) {
     std::vector<std::string> words{"release", key(value).text(), "--reason", "it hangs", "--yes"};
     if (force) words.emplace_back("--force");
@@ -399,7 +474,9 @@ TEST(IdempotencyctlAlone, RefusesWhatItDoesNotUnderstand) {
             2);
   EXPECT_EQ(run({"--store", store, "resolve", "a:1", "--success", "--force", "--reason", "x"}).code,
             2);
+  EXPECT_EQ(run({"--store", store, "resolve", "a:1", "--failed=--yes", "--reason", "x"}).code, 2);
   EXPECT_EQ(run({"--store", store, "purge", "--batch", "0", "--yes"}).code, 2);
+  EXPECT_TRUE(run({"--store", store, "list", "--limit", "-1"}).mentions("no number from 0"));
   EXPECT_EQ(run({"--store", "redis://127.0.0.1:1", "stats"}).code, 3);
   EXPECT_EQ(run({"--help"}).code, 0);
 }
@@ -410,6 +487,21 @@ TEST(IdempotencyctlAlone, ShowsNoPasswordAndNoControlCharacters) {
   EXPECT_EQ(said.code, 3);
   EXPECT_FALSE(said.mentions("secret")) << said.text();
   EXPECT_FALSE(run({"--store", "sqlite:x", "get", "a\033[2J"}).mentions("\033"));
+}
+
+TEST(IdempotencyctlAlone, WarnsOfAFileThatIsLostWhenTheHostStartsAnew) {
+  if (!std::filesystem::exists("/dev/shm")) GTEST_SKIP() << "there is no /dev/shm";
+  const std::filesystem::path folder = "/dev/shm/idempotencyctl-test-" + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  const std::string store = "sqlite:" + (folder / "records.db").string();
+  EXPECT_EQ(run({"--store", store, "schema", "migrate", "--yes"}).code, 0);
+
+  const Said said = run({"--store", store, "doctor"});
+  std::filesystem::remove_all(folder);
+
+  EXPECT_EQ(said.code, 5) << said.text();
+  EXPECT_TRUE(said.mentions("in memory")) << said.text();
+  EXPECT_TRUE(said.mentions("other processes")) << said.text();
 }
 
 TEST(IdempotencyctlAlone, ChangesNothingThatItCannotWriteDown) {

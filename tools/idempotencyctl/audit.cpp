@@ -14,6 +14,18 @@
 
 namespace idempotencyctl {
 
+namespace {
+
+constexpr const char* about_to = "about to be changed";
+
+}  // namespace
+
+std::string new_change_id() {
+  constexpr std::size_t enough = 8;  // bytes
+  const auto token = idem::OwnerToken::generate();
+  return hex_of({reinterpret_cast<const char*>(token.bytes().data()), enough});
+}
+
 Audit::Audit(const Settings& settings) : settings_(&settings), descriptor_(STDERR_FILENO) {
   if (settings.audit_file.empty()) return;
   constexpr int owner_and_group = 0640;
@@ -29,8 +41,9 @@ Audit::~Audit() {
   if (descriptor_ != STDERR_FILENO) ::close(descriptor_);
 }
 
-void Audit::write(const Change& change) const {
+std::string Audit::line(const Change& change) const {
   Json json{{"at", to_text(idem::system_clock().now())},
+            {"change", change.id},
             {"who", change.who.empty() ? settings_->who : change.who},
             {"command", change.command},
             {"store", without_password(settings_->store)}};
@@ -40,15 +53,36 @@ void Audit::write(const Change& change) const {
   json["outcome"] = change.outcome;
   json["before"] = change.before;
   json["after"] = change.after;
-  const std::string line = line_of(json) + '\n';
+  return line_of(json) + '\n';
+}
+
+bool Audit::append(const std::string& line) const {
   // One write, so that lines of several processes do not mix.
   const ssize_t written = ::write(descriptor_, line.data(), line.size());
-  const bool kept = written == static_cast<ssize_t>(line.size()) &&
-                    (descriptor_ == STDERR_FILENO || ::fsync(descriptor_) == 0);
-  if (!kept) {
-    throw Ending(Exit::store,
-                 "the change was made, but its audit line could not be written: " + line_of(json));
+  if (written != static_cast<ssize_t>(line.size())) return false;
+  if (descriptor_ == STDERR_FILENO || ::fsync(descriptor_) == 0) return true;
+  return errno == EINVAL || errno == EROFS;  // a pipe or a device, which has no disk behind it
+}
+
+void Audit::announce(Change change) const {
+  change.outcome = about_to;
+  change.after = nullptr;
+  if (!append(line(change))) {
+    throw Ending(Exit::refused, "nothing was changed: the audit cannot be written: " +
+                                    std::string(std::strerror(errno)));
   }
+}
+
+bool Audit::write(const Change& change) const {
+  const std::string text = line(change);
+  if (append(text)) return true;
+  std::cerr << "idempotencyctl: the audit cannot be written, and lacks this line: " << text
+            << std::flush;
+  return false;
+}
+
+void Audit::write_made(const Change& change) const {
+  if (!write(change)) throw Ending(Exit::unwritten, "it was changed, but that is not written down");
 }
 
 void confirm(const Settings& settings, const std::string& question) {

@@ -8,8 +8,12 @@
 
 namespace idempotencyctl {
 
+/// A new name for a change, which its lines have in common.
+[[nodiscard]] std::string new_change_id();
+
 /// One change, for the audit.
 struct Change {
+  std::string id = new_change_id();
   std::string command = {};
   std::string key = {};  ///< empty: of many records
   std::string why = {};
@@ -20,7 +24,8 @@ struct Change {
   std::string outcome = {};
 };
 
-/// Writes one line of JSON for each change: when, who, why, what, before and after. To `--audit-file`, or stderr.
+/// Writes two lines of JSON for each change: one before it, so that a kill in between leaves a trace, and one when it is known what
+/// became of it. When, who, why, what, before and after. To `--audit-file`, or stderr.
 class Audit {
  public:
   /// Opens the file, so that nothing is changed that could not be written down.
@@ -31,10 +36,21 @@ class Audit {
   Audit& operator=(const Audit&) = delete;
   ~Audit();
 
-  /// Errors: `Ending` (store) when the line cannot be written; the change has been made by then.
-  void write(const Change& change) const;
+  /// Writes that the change is about to be made.
+  ///
+  /// Errors: `Ending` (refused) when that cannot be written: then it must not be made.
+  void announce(Change change) const;
+  /// Writes what became of it. False when that cannot be written; the line is on stderr then.
+  [[nodiscard]] bool write(const Change& change) const;
+  /// The same of a change that was made.
+  ///
+  /// Errors: `Ending` (unwritten).
+  void write_made(const Change& change) const;
 
  private:
+  [[nodiscard]] std::string line(const Change& change) const;
+  [[nodiscard]] bool append(const std::string& line) const;
+
   const Settings* settings_;
   int descriptor_;
 };

@@ -10,6 +10,7 @@
 #include "audit.hpp"
 #include "commands.hpp"
 #include "settle.hpp"
+#include "stop_at_signals.hpp"
 #include "store_access.hpp"
 #include "text.hpp"
 
@@ -26,18 +27,42 @@ idem::Record record_of(idem::AnyStore& store, const idem::Key& key) {
   return *std::move(record);
 }
 
-Exit tell(const Settings& settings, idem::AnyStore& store, const idem::Key& key, bool changed) {
-  if (!changed) {
-    throw Ending(Exit::refused, "nothing was changed: the record has moved; look at it again");
+/// What a person is told of a record that was changed.
+std::string words_of(const std::optional<idem::Record>& record) {
+  if (!record) return "gone now";
+  const bool is_free = record->state == idem::RecordState::failed && record->failure &&
+                       record->failure->retryability == idem::Retryability::retryable;
+  if (is_free) return "free for the next call";
+  return std::string(idem::to_string(record->state)) + " now";
+}
+
+/// Why a record was not changed after all: its owner came back, or another has settled it.
+Ending moved(const OpenedStore& store, const idem::Key& key) {
+  const std::optional<idem::Record> record = store->find(key);
+  std::string now = "it is gone";
+  if (record) {
+    const bool is_held = record->state == idem::RecordState::processing && record->lease_until;
+    now = "it is " + std::string(idem::to_string(record->state)) + " at fence " +
+          std::to_string(record->ownership.fence) +
+          (is_held ? ", and its lease runs until " + to_text(*record->lease_until) : "");
   }
-  const std::optional<idem::Record> record = store.find(key);
+  return {Exit::refused, "nothing was changed: the record has moved; " + now};
+}
+
+Exit tell(const Settings& settings, const OpenedStore& store, const idem::Key& key, bool changed) {
+  if (!changed) throw moved(store, key);
+  std::optional<idem::Record> record;
+  try {
+    record = store->find(key);
+  } catch (const idem::Error& error) {  // what was asked for is done
+    std::cerr << "idempotencyctl: it was changed, but cannot be shown: " << error.what() << '\n';
+    return Exit::done;
+  }
   if (settings.json) {
     std::cout << line_of({{"changed", true}, {"record", record ? to_json(*record) : Json(nullptr)}})
               << std::endl;
   } else {
-    std::cout << printable(key.text()) << " is "
-              << (record ? std::string(idem::to_string(record->state)) : "gone") << " now"
-              << std::endl;
+    std::cout << printable(key.text()) << " is " << words_of(record) << std::endl;
   }
   return Exit::done;
 }
@@ -48,9 +73,8 @@ std::string question_of(const idem::Record& record, const ResolveOptions& option
                          std::to_string(record.ownership.fence) + ", as ";
   if (options.failed) return question + "failed for good?";
   if (options.success) {
-    const bool has_result = !options.result_file.empty() || options.result_text.has_value();
-    return question + (has_result ? "succeeded, with a result?"
-                                  : "succeeded, without a result (later calls get none)?");
+    return question + (has_result(options) ? "succeeded, with a result?"
+                                           : "succeeded, without a result (later calls get none)?");
   }
   return question +
          "not done, so that the next call runs it? Only when no request of it can be on its way "
@@ -58,13 +82,20 @@ std::string question_of(const idem::Record& record, const ResolveOptions& option
          "more.";
 }
 
-/// Shows how far a purge is, where a person looks at it.
-std::function<void(const idem::PurgeReport&)> progress(const Settings& settings) {
-  if (settings.json || ::isatty(STDERR_FILENO) == 0) return nullptr;
-  return [](const idem::PurgeReport& report) {
-    std::fprintf(stderr, "\r%llu removed", static_cast<unsigned long long>(report.removed));
-    std::fflush(stderr);
-  };
+std::string release_question_of(const Shown& shown) {
+  const bool may_be_at_work = !idem::is_unsettled(shown.record, shown.at);
+  return "Take " + printable(shown.record.key.text()) + " from its owner, " +
+         (may_be_at_work ? "which may be at work and may do its effect all the same"
+                         : "whose lease has run out") +
+         ", so that the next call runs it?";
+}
+
+Json json_of(const idem::PurgeReport& report) {
+  return {{"removed", report.removed},
+          {"batches", report.batches},
+          {"failures", report.failures},
+          {"milliseconds", report.took.count()},
+          {"complete", !report.ended_early}};
 }
 
 }  // namespace
@@ -72,6 +103,10 @@ std::function<void(const idem::PurgeReport&)> progress(const Settings& settings)
 Exit resolve(const Settings& settings, const ResolveOptions& options) {
   const idem::Key key = parse_key(options.key);
   check_reason(options.reason);
+  if (options.failed && options.failed->starts_with("--")) {
+    throw Ending(Exit::usage, "'" + printable(*options.failed) +
+                                  "' is an option and no text that later calls should get");
+  }
   const idem::Resolution resolution = resolution_of(options, key);
   const milliseconds margin =
       options.margin.empty() ? default_margin : parse_duration(options.margin);
@@ -89,21 +124,21 @@ Exit resolve(const Settings& settings, const ResolveOptions& options) {
   const bool changed =
       settle(audit, *store, seen, resolution,
              {.command = options.force ? "resolve --force" : "resolve", .why = options.reason});
-  return tell(settings, *store, key, changed);
+  return tell(settings, store, key, changed);
 }
 
 Exit release(const Settings& settings, const ReleaseOptions& options) {
   const idem::Key key = parse_key(options.key);
   check_reason(options.reason);
   const auto store = open(settings);
-  const idem::Record seen = record_of(*store, key);
-  check_release(seen, options.force ? Doubt::accept : Doubt::refuse);
+  const Shown shown{record_of(*store, key), store.now(), policy_of(options.policies, key)};
+  check_release(shown, options.force ? Doubt::accept : Doubt::refuse);
   const Audit audit(settings);
-  confirm(settings, "Take " + printable(key.text()) +
-                        " from its owner, which may be at work, so that the next call runs it?");
-  const bool changed =
-      release_seen(audit, *store, seen, {.command = "release", .why = options.reason});
-  return tell(settings, *store, key, changed);
+  confirm(settings, release_question_of(shown));
+  const bool changed = release_seen(
+      audit, store, shown,
+      {.command = options.force ? "release --force" : "release", .why = options.reason});
+  return tell(settings, store, key, changed);
 }
 
 Exit purge(const Settings& settings, const PurgeOptions& options) {
@@ -111,29 +146,47 @@ Exit purge(const Settings& settings, const PurgeOptions& options) {
   idem::PurgerOptions pacing;
   pacing.batch = options.batch;
   pacing.pause = parse_duration(options.pause);
-  pacing.on_batch = progress(settings);
+  const bool shows = !settings.json && ::isatty(STDERR_FILENO) != 0;
+  idem::PurgeReport so_far;
+  pacing.on_batch = [&](const idem::PurgeReport& report) {
+    so_far = report;
+    if (shows)
+      std::fprintf(stderr, "\r%llu removed", static_cast<unsigned long long>(report.removed));
+  };
   idem::Purger purger(*store, pacing);
   const Audit audit(settings);
   confirm(settings, "Remove all records of " + without_password(settings.store) +
                         " that are past their retention?");
-  const idem::PurgeReport report = purger.run_once();
-  if (pacing.on_batch) std::fputc('\n', stderr);
-  const Json json{{"removed", report.removed},
-                  {"batches", report.batches},
-                  {"failures", report.failures},
-                  {"milliseconds", report.took.count()},
-                  {"complete", !report.ended_early}};
-  audit.write({.command = "purge",
-               .key = {},
-               .why = options.reason,
-               .after = json,
-               .outcome = report.ended_early ? "ended early" : "complete"});
-  if (settings.json) {
-    std::cout << line_of(json) << std::endl;
-  } else {
-    std::cout << report.removed << " records removed in " << to_text(report.took) << std::endl;
+  Change change{.command = "purge", .why = options.reason};
+  audit.announce(change);
+  const StopAtSignals signals;
+  const auto end_line = [&] {
+    if (shows) std::fputc('\n', stderr);
+  };
+  try {
+    so_far = purger.run_once(signals.token());
+  } catch (const std::exception& problem) {
+    end_line();
+    so_far.ended_early = true;
+    change.after = json_of(so_far);
+    change.outcome = std::string("ended half-way: ") + problem.what();
+    static_cast<void>(audit.write(change));
+    throw;
   }
-  if (report.ended_early) throw Ending(Exit::store, "the store does not answer: there may be more");
+  end_line();
+  const bool stopped = so_far.ended_early && signals.token().stop_requested();
+  change.after = json_of(so_far);
+  change.outcome = stopped              ? "stopped by a signal"
+                   : so_far.ended_early ? "ended half-way: the store does not answer"
+                                        : "complete";
+  audit.write_made(change);
+  if (settings.json) {
+    std::cout << line_of(json_of(so_far)) << std::endl;
+  } else {
+    std::cout << so_far.removed << " records removed in " << to_text(so_far.took) << std::endl;
+  }
+  if (stopped) throw Ending(Exit::stopped, "stopped: there may be more");
+  if (so_far.ended_early) throw Ending(Exit::store, "the store does not answer: there may be more");
   return Exit::done;
 }
 

@@ -47,9 +47,12 @@ struct ResolveOptions {
   std::string key;
   bool success = false;
   bool retry = false;
-  std::optional<std::string> failed;  ///< the text that later calls get
+  std::optional<std::string> failed;  ///< the text that later calls get; empty: a neutral one
   std::string result_file;
   std::optional<std::string> result_text;
+  std::optional<int> http_status;         ///< the result is a response
+  std::vector<std::string> http_headers;  ///< "Name: value"
+  std::string http_body;                  ///< a file
   std::string retention;
   std::string policies;  ///< a file
   std::uint64_t fence = 0;
@@ -62,6 +65,7 @@ struct ResolveOptions {
 struct ReleaseOptions {
   std::string key;
   std::string reason;
+  std::string policies;  ///< a file
   bool force = false;
 };
 [[nodiscard]] Exit release(const Settings& settings, const ReleaseOptions& options);

@@ -3,7 +3,7 @@
 _idempotencyctl() {
   local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}"
   local commands="get list stats watch key doctor resolve release purge schema serve"
-  local everywhere="--store --table-prefix --json --yes --audit-file --who --help"
+  local everywhere="--store --table-prefix --json --yes --audit-file --who --help --version"
   local word command="" sub="" words=""
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     case "$word" in
@@ -40,13 +40,16 @@ _idempotencyctl() {
     resolve)
       words="--success --failed --retry --result --result-text --retention --policies --fence --margin --force --reason"
       ;;
-    release) words="--force --reason" ;;
+    release) words="--force --policies --reason" ;;
     purge) words="--batch --pause --reason" ;;
     serve)
       words="--listen --token-file --allowed-host --metrics --every --metrics-every --margin --policies --show-results --insecure"
       ;;
     schema)
-      if [ -z "$sub" ]; then words="print check migrate"; else words="--dialect"; fi
+      case "$sub" in
+        "") words="print check migrate" ;;
+        print) words="--dialect" ;;
+      esac
       ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words $everywhere" -- "$current")

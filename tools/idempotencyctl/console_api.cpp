@@ -24,8 +24,8 @@ std::string version_of(const idem::Record& record) {
   const auto& owner = record.ownership.owner.bytes();
   const auto digest =
       idem::Fingerprint::of(std::string(owner.begin(), owner.end()), record.ownership.fence,
-                            static_cast<int>(record.state), record.effect_marked,
-                            record.created_at.time_since_epoch().count(),
+                            static_cast<int>(record.state), static_cast<int>(record.mode),
+                            record.effect_marked, record.created_at.time_since_epoch().count(),
                             record.updated_at.time_since_epoch().count())
           .current()
           .digest;
@@ -142,6 +142,17 @@ SettleRequest read_body(const std::string& text, const std::string& policies) {
   return asked;
 }
 
+/// What the look could not read; of which type or state it is, its key says.
+Json unreadable_in(const Look& look, const std::string& type) {
+  Json all = Json::array();
+  for (const auto& [text, why] : look.unreadable) {
+    const idem::Key key = parse_key(text);
+    if (type.empty() || key.type() == type)
+      all.push_back(idempotencyctl::to_json(idem::RecordPage::Unreadable{key, why}));
+  }
+  return all;
+}
+
 Answer refusal(int status, const char* code, const std::string& text) {
   return {status, {{"code", code}, {"text", text}}};
 }
@@ -241,6 +252,7 @@ Answer ConsoleApi::from_look(const Query& query) const {
       wants_stuck ? counts.uncertain + counts.silent + counts.abandoned : counts.running;
   return {200,
           {{"records", std::move(records)},
+           {"unreadable", unreadable_in(*look, type)},
            {"cursor", cursor},
            {"not_kept", total > all.size() ? total - all.size() : 0},
            {"at", to_text(look->at)}}};
@@ -260,8 +272,12 @@ Answer ConsoleApi::from_store(const Query& query) const {
   Json records = Json::array();
   for (const idem::Record& record : page.records)
     records.push_back(to_json(record, now));
+  Json unreadable = Json::array();
+  for (const idem::RecordPage::Unreadable& one : page.unreadable)
+    unreadable.push_back(idempotencyctl::to_json(one));
   return {200,
           {{"records", std::move(records)},
+           {"unreadable", std::move(unreadable)},
            {"cursor", hex_of(page.cursor)},
            {"not_kept", 0},
            {"at", to_text(now)}}};
@@ -303,9 +319,10 @@ Answer ConsoleApi::changed_meanwhile(const OpenedStore& store, const idem::Key& 
 bool ConsoleApi::change(const OpenedStore& store, const idem::Record& seen,
                         const SettleRequest& asked, Change change) const {
   if (asked.releases) {
-    check_release(seen, asked.force ? Doubt::accept : Doubt::refuse);
+    const Shown shown{seen, store.now(), policy_of(options_.policies, asked.key)};
+    check_release(shown, asked.force ? Doubt::accept : Doubt::refuse);
     const Audit audit(settings_);
-    return release_seen(audit, *store, seen, std::move(change));
+    return release_seen(audit, store, shown, std::move(change));
   }
   const idem::Resolution resolution = resolution_of(asked.resolve, asked.key);
   const idem::Timestamp now = store.now();
@@ -328,7 +345,7 @@ Answer ConsoleApi::settle(const std::string& body, const std::string& from) cons
                       .why = asked.resolve.reason,
                       .who = asked.who,
                       .from = "console of " + settings_.who + " at " + from});
-  } catch (const idem::Error&) {
+  } catch (const std::exception&) {
     watch_.note_change(asked.key);  // it may have been
     throw;
   }
@@ -351,6 +368,10 @@ Answer ConsoleApi::failed() {
         return refusal(404, "absent", ending.what());
       case Exit::refused:
         return refusal(409, "refused", ending.what());
+      case Exit::unknown:
+        return refusal(503, "unknown", ending.what());
+      case Exit::unwritten:
+        return refusal(500, "unwritten", ending.what());
       default:
         return refusal(503, "store", ending.what());
     }

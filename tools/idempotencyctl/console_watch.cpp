@@ -98,6 +98,11 @@ std::shared_ptr<Look> look_at(const OpenedStore& store, const std::stop_token& s
       idem::RecordPage page = store->admin()->list({.state = state}, cursor, page_size);
       for (idem::Record& record : page.records)
         add(std::move(record), *look, lists);
+      for (const idem::RecordPage::Unreadable& one : page.unreadable) {
+        if (look->unreadable.size() < Watch::most_unreadable) {
+          look->unreadable.emplace(one.key.text(), one.why);
+        }
+      }
       cursor = std::move(page.cursor);
       if (stop.stop_requested()) return nullptr;
     } while (!cursor.empty());

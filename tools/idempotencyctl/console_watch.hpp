@@ -52,6 +52,7 @@ struct Look {
   std::size_t reconciling = 0;        ///< records of a reconciler about its own work
   std::vector<idem::Record> stuck;    ///< those that need somebody first, then the oldest first
   std::vector<idem::Record> running;  ///< the oldest first
+  std::map<std::string, std::string> unreadable;  ///< by key: why; of `most_unreadable` at most
 
   [[nodiscard]] Counts counts() const noexcept;
 };
@@ -63,6 +64,7 @@ struct Look {
 class Watch {
  public:
   static constexpr std::size_t most_kept = 5'000;  ///< records of each list; the oldest
+  static constexpr std::size_t most_unreadable = 100;
 
   /// Counts at a time, for a chart.
   struct Point {

@@ -1,3 +1,5 @@
+#include <sys/statfs.h>
+
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -13,6 +15,28 @@ using std::chrono::milliseconds;
 
 namespace {
 
+/// The name of a file system on which records are lost or locks do not hold; empty for all others.
+std::string file_system_of(const std::string& path) {
+  struct statfs about {};
+  if (::statfs(path.c_str(), &about) != 0) return {};
+  switch (static_cast<unsigned long>(about.f_type) & 0xffffffffUL) {  // statfs(2)
+    case 0x01021994UL:
+      return "tmpfs";
+    case 0x858458f6UL:
+      return "ramfs";
+    case 0x6969UL:
+      return "NFS";
+    case 0x65735546UL:
+      return "FUSE";
+    case 0xff534d42UL:
+    case 0xfe534d42UL:
+    case 0x517bUL:
+      return "SMB";
+    default:
+      return {};
+  }
+}
+
 /// What was found about a store, in words.
 struct Finding {
   std::vector<std::string> hazards;
@@ -21,11 +45,11 @@ struct Finding {
   milliseconds answer{0};
 };
 
-/// Records that say processing although their lease ran out long ago, by this host's clock; looks at `most` at most.
-std::size_t count_silent(idem::AnyAdminStore& store) {
+/// Records that say processing although their lease ran out long ago; `now` is the store's. Looks at `most` at most.
+std::size_t count_silent(idem::AnyAdminStore& store, idem::Timestamp now) {
   constexpr std::size_t page_size = 500;
   constexpr std::size_t most = 20'000;
-  const idem::Timestamp long_ago = idem::system_clock().now() - std::chrono::minutes{10};
+  const idem::Timestamp long_ago = now - std::chrono::minutes{10};
   std::size_t silent = 0;
   std::size_t seen = 0;
   std::string cursor;
@@ -48,6 +72,21 @@ std::size_t count_uncertain_for(idem::AnyAdminStore& store, milliseconds span) {
       .records.size();
 }
 
+void examine_file(const Settings& settings, Finding& found) {
+  const std::string system = file_system_of(sqlite_path(settings));
+  if (system == "tmpfs" || system == "ramfs") {
+    found.hazards.push_back("the file is on " + system +
+                            ", in memory: all records are lost when the host starts anew");
+  } else if (!system.empty()) {
+    found.hazards.push_back("the file is on " + system +
+                            ", whose locks may not hold between processes or hosts: two calls can "
+                            "run at once, and the file can be damaged");
+  }
+  found.notes.emplace_back(
+      "how durable the commits of other processes are cannot be seen here: each process chooses "
+      "that for itself (SqliteOptions)");
+}
+
 Finding examine(const Settings& settings) {
   Finding found;
   Hazards hazards;
@@ -57,13 +96,14 @@ Finding examine(const Settings& settings) {
   found.answer = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start);
   found.counts = store->admin()->statistics();
   found.hazards = hazards.all();
+  if (schema_of(settings.store) == SchemaKind::sqlite) examine_file(settings, found);
   const milliseconds hour = std::chrono::hours{1};
   if (const std::size_t count = count_uncertain_for(*store->admin(), hour); count > 0) {
     found.notes.push_back(std::to_string(count) +
                           " or more records have been uncertain for an hour: is a reconciler "
                           "running? `list --state uncertain` shows them, `resolve` settles them");
   }
-  if (const std::size_t count = count_silent(*store->admin()); count > 0) {
+  if (const std::size_t count = count_silent(*store->admin(), store.now()); count > 0) {
     found.notes.push_back(std::to_string(count) +
                           " records say processing, but their leases ran out more than ten minutes "
                           "ago: their owners died, and nobody has asked for them since");

@@ -31,6 +31,13 @@ struct Asked {
   Exit (*run)(const Asked&) = nullptr;
 };
 
+/// Refuses what is no number from 0, in words.
+std::string count_from_zero(const std::string& text) {
+  const bool is_number = !text.empty() && text.size() < 19 &&
+                         text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::string() : "'" + ctl::printable(text) + "' is no number from 0";
+}
+
 CLI::App* add(CLI::App& app, const char* name, const char* description, Asked& asked,
               Exit (*run)(const Asked&)) {
   CLI::App* command = app.add_subcommand(name, description);
@@ -65,7 +72,7 @@ void add_reads(CLI::App& app, Asked& asked) {
   list->add_option("--older-than", asked.list.older_than, "Not changed for so long: 5m, 2h, 30d");
   list->add_option("--after", asked.list.after, "The cursor that a listing ended with");
   list->add_option("--limit", asked.list.limit, "At most so many; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(count_from_zero)
       ->capture_default_str();
 
   add(app, "stats", "Count records by state", asked,
@@ -95,8 +102,13 @@ void add_changes(CLI::App& app, Asked& asked) {
                           [](const Asked& a) { return ctl::resolve(a.settings, a.resolve); });
   resolve->add_option("key", asked.resolve.key, "TYPE:VALUE")->required();
   resolve->add_flag("--success", asked.resolve.success, "It took effect");
-  resolve->add_option("--failed", asked.resolve.failed,
-                      "It did not and shall not; later calls get TEXT");
+  resolve
+      ->add_option_function<std::string>(
+          "--failed", [&asked](const std::string& text) { asked.resolve.failed = text; },
+          "It did not and shall not; later calls get the text, or a neutral one")
+      ->expected(0, 1)
+      ->type_name("[TEXT]")
+      ->default_str("");
   resolve->add_flag("--retry", asked.resolve.retry, "It did not: the next call runs it");
   resolve->add_option("--result", asked.resolve.result_file,
                       "The success' result: a file with what encode_result gives");
@@ -114,7 +126,10 @@ void add_changes(CLI::App& app, Asked& asked) {
   CLI::App* release = add(app, "release", "Take a record from an owner that hangs", asked,
                           [](const Asked& a) { return ctl::release(a.settings, a.release); });
   release->add_option("key", asked.release.key, "TYPE:VALUE")->required();
-  release->add_flag("--force", asked.release.force, "Although its effect may have happened");
+  release->add_flag("--force", asked.release.force,
+                    "Although its owner may be at work, or its effect may have happened");
+  release->add_option("--policies", asked.release.policies,
+                      "A policy file that says which types hold");
   release->add_option("--reason", asked.release.reason, "Why, for the audit")->required();
 
   CLI::App* purge = add(app, "purge", "Remove records that are past their retention", asked,
@@ -174,7 +189,8 @@ int run(int count, char** words) {
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 no such record, 2 usage, 3 the store does not answer,\n"
-      "4 refused: nothing was changed, 5 doctor or schema check found something.");
+      "4 refused: nothing was changed, 5 doctor or schema check found something,\n"
+      "6 unknown whether it was changed, 7 changed but not written down, 8 stopped by a signal.");
   add_settings(app, asked.settings);
   add_reads(app, asked);
   add_changes(app, asked);

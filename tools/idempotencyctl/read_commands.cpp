@@ -7,6 +7,7 @@
 #include <fstream>
 #include <idempotency/execution.hpp>
 #include <iostream>
+#include <set>
 
 #include "commands.hpp"
 #include "store_access.hpp"
@@ -20,19 +21,17 @@ namespace {
 
 constexpr std::size_t page_size = 500;
 
-milliseconds since(idem::Timestamp time) { return idem::system_clock().now() - time; }
-
-/// When it ends: a lease or a retention, from now.
-std::string end_of(const idem::Record& record) {
+/// When it ends: a lease or a retention, from `now`, which is the store's.
+std::string end_of(const idem::Record& record, idem::Timestamp now) {
   if (record.lease_until) {
-    const milliseconds left = -since(*record.lease_until);
+    const milliseconds left = *record.lease_until - now;
     return left.count() > 0 ? "lease " + to_text(left) : "lease over since " + to_text(-left);
   }
-  if (record.expires_at) return "kept " + to_text(-since(*record.expires_at));
+  if (record.expires_at) return "kept " + to_text(*record.expires_at - now);
   return "stays";
 }
 
-void print_record(const idem::Record& record) {
+void print_record(const idem::Record& record, idem::Timestamp now) {
   Table table({"key", printable(record.key.text())});
   table.add({"state", std::string(idem::to_string(record.state))});
   table.add({"mode", std::string(idem::to_string(record.mode)) +
@@ -41,7 +40,7 @@ void print_record(const idem::Record& record) {
   table.add({"attempts", std::to_string(record.attempt)});
   table.add({"created", to_text(record.created_at)});
   table.add(
-      {"changed", to_text(record.updated_at) + ", " + to_text(since(record.updated_at)) + " ago"});
+      {"changed", to_text(record.updated_at) + ", " + to_text(now - record.updated_at) + " ago"});
   if (record.lease_until) table.add({"lease until", to_text(*record.lease_until)});
   if (record.expires_at) table.add({"kept until", to_text(*record.expires_at)});
   if (record.state == idem::RecordState::success) {
@@ -57,11 +56,11 @@ void print_record(const idem::Record& record) {
   table.print();
 }
 
-void add_row(Table& table, const idem::Record& record) {
+void add_row(Table& table, const idem::Record& record, idem::Timestamp now) {
   table.add({printable(record.key.text()), std::string(idem::to_string(record.state)),
              std::string(idem::to_string(record.mode)), std::to_string(record.ownership.fence),
-             std::to_string(record.attempt), to_text(since(record.updated_at)) + " ago",
-             end_of(record), printable(record.trace)});
+             std::to_string(record.attempt), to_text(now - record.updated_at) + " ago",
+             end_of(record, now), printable(record.trace)});
 }
 
 /// Set by SIGINT and SIGTERM.
@@ -90,7 +89,7 @@ Exit get(const Settings& settings, const GetOptions& options) {
   if (settings.json) {
     std::cout << line_of(to_json(*record)) << std::endl;
   } else {
-    print_record(*record);
+    print_record(*record, store.now());
   }
   return Exit::done;
 }
@@ -102,7 +101,10 @@ Exit list(const Settings& settings, const ListOptions& options) {
   if (!options.older_than.empty()) filter.unchanged_for = parse_duration(options.older_than);
   const auto store = open(settings);
   Table table({"KEY", "STATE", "MODE", "FENCE", "ATTEMPTS", "CHANGED", "END", "TRACE"});
+  const idem::Timestamp now = store.now();
   Json records = Json::array();
+  Json unreadable = Json::array();
+  std::set<std::string> named;
   std::string cursor = options.after;
   std::size_t shown = 0;
   do {
@@ -114,13 +116,20 @@ Exit list(const Settings& settings, const ListOptions& options) {
       if (settings.json) {
         records.push_back(to_json(record));
       } else {
-        add_row(table, record);
+        add_row(table, record, now);
       }
+    }
+    for (const idem::RecordPage::Unreadable& one : page.unreadable) {
+      if (!named.insert(one.key.text()).second) continue;  // a store may name it in several pages
+      if (settings.json) unreadable.push_back(to_json(one));
+      std::cerr << "cannot be read: " << printable(one.key.text()) << ": " << printable(one.why)
+                << '\n';
     }
     cursor = page.cursor;
   } while (!cursor.empty() && (options.limit == 0 || shown < options.limit));
   if (settings.json) {
-    std::cout << line_of({{"records", records}, {"cursor", cursor}}) << std::endl;
+    std::cout << line_of({{"records", records}, {"unreadable", unreadable}, {"cursor", cursor}})
+              << std::endl;
     return Exit::done;
   }
   table.print();

@@ -70,12 +70,18 @@ Exit schema_migrate(const Settings& settings) {
   const Audit audit(settings);
   confirm(settings, "Make the tables of records in " + without_password(settings.store) +
                         " where they are not there?");
-  static_cast<void>(open(settings, nullptr, OnMissingSchema::make));
-  audit.write({.command = "schema migrate",
-               .key = {},
-               .why = {},
-               .after = Json{{"version", newest_version}},
-               .outcome = "as it should be"});
+  Change change{.command = "schema migrate"};
+  audit.announce(change);
+  try {
+    static_cast<void>(open(settings, nullptr, OnMissingSchema::make));
+  } catch (const std::exception& problem) {
+    change.outcome = std::string("it failed, and may have made a part: ") + problem.what();
+    static_cast<void>(audit.write(change));
+    throw;
+  }
+  change.after = Json{{"version", newest_version}};
+  change.outcome = "as it should be";
+  audit.write_made(change);
   return tell(settings, "as it should be", newest_version);
 }
 

@@ -15,6 +15,9 @@ enum class Exit : int {
       4,  ///< nothing was changed: not confirmed, or the record is not, or no longer, one that this settles
   hazards =
       5,  ///< `doctor` found something that could lose records; `schema check` a schema that is not right
+  unknown = 6,    ///< it may have been changed: the store's answer was lost
+  unwritten = 7,  ///< it was changed, but what became of it is not in the audit
+  stopped = 8,    ///< a signal ended it half-way; the audit says how far it came
 };
 
 /// What holds for every command.

@@ -50,8 +50,12 @@ std::string prefix_of(const Settings& settings) {
 
 }  // namespace
 
+std::string sqlite_path(const Settings& settings) {
+  return idem::SqliteOptions::from_address(settings.store).path;
+}
+
 int sqlite_schema_version(const Settings& settings) {
-  const std::string path = idem::SqliteOptions::from_address(settings.store).path;
+  const std::string path = sqlite_path(settings);
   if (!std::filesystem::exists(path)) {
     throw Ending(Exit::store, "there is no file " + printable(path));
   }
@@ -73,6 +77,7 @@ int sqlite_schema_version(const Settings& settings) {
   return version;
 }
 #else
+std::string sqlite_path(const Settings& /*settings*/) { return {}; }
 int sqlite_schema_version(const Settings& /*settings*/) { return 0; }
 #endif
 

@@ -63,6 +63,9 @@ enum class OnMissingSchema { refuse, make };
 enum class SchemaKind { none, sqlite, mysql };
 [[nodiscard]] SchemaKind schema_of(const std::string& address);
 
+/// The path of a SQLite store's file.
+[[nodiscard]] std::string sqlite_path(const Settings& settings);
+
 /// The version of the schema in a SQLite file; 0 where there is none. Changes nothing.
 ///
 /// Errors: `Ending` (store) for a file that is not there or no database.

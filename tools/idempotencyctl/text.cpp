@@ -198,6 +198,12 @@ Json to_json(const idem::StoreStatistics& statistics) {
           {"bytes", statistics.bytes}};
 }
 
+Json to_json(const idem::RecordPage::Unreadable& unreadable) {
+  Json json{{"key", unreadable.key.text()}, {"why", unreadable.why}};
+  if (!is_utf8(unreadable.key.text())) json["key_hex"] = hex_of(unreadable.key.text());
+  return json;
+}
+
 void Table::print() const {
   std::vector<std::size_t> widths(rows_.front().size(), 0);
   for (const auto& row : rows_) {

@@ -38,6 +38,7 @@ using Json = nlohmann::ordered_json;
 /// A record with all that it holds, but for the bytes of its result.
 [[nodiscard]] Json to_json(const idem::Record& record);
 [[nodiscard]] Json to_json(const idem::StoreStatistics& statistics);
+[[nodiscard]] Json to_json(const idem::RecordPage::Unreadable& unreadable);
 
 /// Prints rows below a heading, in columns as wide as needed.
 class Table {
