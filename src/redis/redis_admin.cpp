@@ -17,6 +17,8 @@ using detail::redis::Commands;
 using detail::redis::Connection;
 using detail::redis::element;
 using detail::redis::ErrorReply;
+using detail::redis::is_error;
+using detail::redis::meaning_of;
 using detail::redis::ReplyPtr;
 using detail::redis::ScriptName;
 using detail::redis::state_of;
@@ -137,6 +139,11 @@ void count(StoreStatistics& statistics, RecordState state) noexcept {
   }
 }
 
+/// Whether a key holds what can be no record, such as a list.
+bool is_foreign(const redisReply& reply) {
+  return is_error(reply) && meaning_of({reply.str, reply.len}).code == Errc::store_corrupt;
+}
+
 /// A type that no key can have: nothing is listed, and nothing of it reaches the server as a pattern.
 bool is_type(const std::string& type) {
   try {
@@ -211,6 +218,7 @@ StoreStatistics RedisStore::statistics() {
         for (std::size_t i = 0; i < asked.size(); ++i) {
           const redisReply& head = *replies[2 * i];
           const redisReply& memory = *replies[2 * i + 1];
+          if (is_foreign(head)) continue;
           throw_if_error(head);
           const std::string_view bytes = as_text(head).value_or("");
           if (bytes.empty()) continue;  // gone meanwhile

@@ -334,6 +334,7 @@ TEST_P(ReconcilersOnStores, ListEveryRecordOnceBesideOneThatCannotBeRead) {
   EXPECT_EQ(listed, (std::vector<std::string>{"101", "103", "104"}));
   EXPECT_FALSE(unreadable.empty());
   EXPECT_EQ(unreadable.front(), "102");
+  EXPECT_GE(store.admin()->statistics().uncertain, 3U);
   forget(key(2));
 }
 

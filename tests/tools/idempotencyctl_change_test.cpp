@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "idempotency/edges/http.hpp"
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/mysql.hpp"
 #include "idempotency/stores/open.hpp"
@@ -332,6 +333,46 @@ TEST_F(IdempotencyctlChange, WritesDownAPurgeThatASignalStops) {
     EXPECT_GE(line.at("after").at("removed"), 1);
     EXPECT_LT(line.at("after").at("removed"), 50);
   }
+}
+
+TEST_F(IdempotencyctlChange, SettlesAnHttpRequestWithTheResponseThatItsRetriesGet) {
+  RedisStore store(RedisServer::shared().options());
+  IdempotencyGuard guard{store};
+  HttpIdempotency shop{guard};
+  const HttpRequest request{.method = "POST",
+                            .path = "/pay",
+                            .headers = {{"Idempotency-Key", "k"}},
+                            .body = "{}",
+                            .principal = "alice"};
+  const auto pay = [&] { return shop.handle(request, [] { return HttpResponse{.status = 504}; }); };
+  static_cast<void>(pay());
+  const std::string key = store.list({}, {}, 1).records.front().key.text();
+  const std::string body = folder_.file("body");
+  std::ofstream(body, std::ios::binary) << "paid\r\n";
+  const auto resolve = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--yes", "resolve", key, "--reason", "x"};
+    words.insert(words.end(), more.begin(), more.end());
+    return ctl(words).code;
+  };
+
+  for (const char* status : {"99", "100", "600", "ok", "-1"})
+    EXPECT_EQ(resolve({"--success", "--http-status", status}), 2) << status;
+  for (const char* header : {"no colon", "two words: 1", ": 1", "A: 1\r\nB: 2"})
+    EXPECT_EQ(resolve({"--success", "--http-status", "201", "--http-header", header}), 2) << header;
+  EXPECT_EQ(resolve({"--success", "--http-status", "201", "--http-body", body + "-none"}), 2);
+  EXPECT_EQ(resolve({"--success", "--http-status", "201", "--result-text", "x"}), 2);
+  EXPECT_EQ(resolve({"--success", "--http-body", body}), 2);
+  EXPECT_EQ(resolve({"--failed", "--http-status", "201"}), 2);
+  EXPECT_TRUE(audit().empty());
+  EXPECT_EQ(resolve({"--success", "--http-status", "201", "--http-header", "Location: /payments/7",
+                     "--http-header", "Content-Type:text/plain", "--http-body", body}),
+            0);
+
+  const HttpAnswer retried = pay();
+  EXPECT_EQ(retried.response.status, 201);
+  EXPECT_EQ(retried.response.header("Location"), "/payments/7");
+  EXPECT_EQ(retried.response.header("Content-Type"), "text/plain");
+  EXPECT_EQ(retried.response.body, "paid\r\n");
 }
 
 }  // namespace

@@ -112,7 +112,8 @@ class Idempotencyctl : public ::testing::TestWithParam<Kind> {
   }
   /// As another program, or a later version, would write over it.
   void spoil(const Key& key) const {
-    const std::string where = " WHERE business_type = '" + std::string(key.type()) +
+    const std::string column = GetParam() == Kind::sqlite ? "type" : "business_type";
+    const std::string where = " WHERE " + column + " = '" + std::string(key.type()) +
                               "' AND value = CAST('" + std::string(key.value()) + "' AS ";
     switch (GetParam()) {
       case Kind::sqlite:

@@ -22,7 +22,7 @@ _idempotencyctl() {
       mapfile -t COMPREPLY < <(compgen -W "sqlite mysql" -- "$current")
       return
       ;;
-    --audit-file | --result | --result-file | --policies | --token-file)
+    --audit-file | --result | --result-file | --http-body | --policies | --token-file)
       mapfile -t COMPREPLY < <(compgen -f -- "$current")
       return
       ;;
@@ -38,7 +38,7 @@ _idempotencyctl() {
     watch) words="--every --times" ;;
     key) words="--digested --derived" ;;
     resolve)
-      words="--success --failed --retry --result --result-text --retention --policies --fence --margin --force --reason"
+      words="--success --failed --retry --result --result-text --http-status --http-header --http-body --retention --policies --fence --margin --force --reason"
       ;;
     release) words="--force --policies --reason" ;;
     purge) words="--batch --pause --reason" ;;

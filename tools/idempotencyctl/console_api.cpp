@@ -44,12 +44,12 @@ std::size_t limit_of(const Query& query) {
 }
 
 /// What a codec of this library wrote, by the form in front of it.
-struct Shown {
+struct ShownResult {
   std::string codec = "unknown";
   std::optional<std::string> text = std::nullopt;
 };
 
-Shown shown(const std::string& result) {
+ShownResult shown(const std::string& result) {
   if (result.size() < 2) return {};
   try {
     switch (result[1]) {
@@ -76,7 +76,7 @@ Shown shown(const std::string& result) {
 
 /// Without the bytes, unless they may be shown.
 Json describe_result(const std::string& result, bool with_bytes) {
-  Shown what = shown(result);
+  ShownResult what = shown(result);
   Json json{{"bytes", result.size()}, {"codec", printable(what.codec)}};
   if (!with_bytes) return json;
   if (!what.text) {

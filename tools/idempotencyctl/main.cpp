@@ -114,6 +114,15 @@ void add_changes(CLI::App& app, Asked& asked) {
                       "The success' result: a file with what encode_result gives");
   resolve->add_option("--result-text", asked.resolve.result_text,
                       "The same of a handler that returns text");
+  resolve->add_option(
+      "--http-status", asked.resolve.http_status,
+      "The same of an HTTP request: the response that retries get, from 200 to 599");
+  resolve
+      ->add_option("--http-header", asked.resolve.http_headers,
+                   "A field of that response: 'Name: value'")
+      ->take_all()
+      ->expected(1);
+  resolve->add_option("--http-body", asked.resolve.http_body, "A file with its body");
   resolve->add_option("--retention", asked.resolve.retention, "How long the record answers (30d)");
   resolve->add_option("--policies", asked.resolve.policies,
                       "A policy file that says so for the type");
