@@ -50,7 +50,7 @@ std::vector<std::optional<BeginOutcome>> SqliteStore::begin_many(
     const std::vector<BeginRequest>& requests) {
   impl_->refuse_nested();
   using Answers = std::vector<std::optional<BeginOutcome>>;
-  const Answers settled = impl_->read([&](Reader& reader) {
+  Answers settled = impl_->read([&](Reader& reader) {
     Answers answers;
     for (const BeginRequest& request : requests) {
       answers.push_back(unless_corrupt([&] { return reader.records.peek(request, impl_->now()); }));
