@@ -47,6 +47,7 @@ class ConsumerStorm {
   explicit ConsumerStorm(Handling handling) : handling_(handling), redis_(RedisServer::durable()) {
     PlainConnection plain(MariaDbServer::shared().options());
     plain.run("DROP TABLE IF EXISTS booked, started");
+    static_cast<void>(MySqlStore{MariaDbServer::shared().options()});  // makes its table
     plain.run("DELETE FROM idempotency_record");
     plain.run(
         "CREATE TABLE booked (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARBINARY(64) NOT NULL, "

@@ -210,9 +210,7 @@ TEST_F(SqliteStoreTest, ReportsThatNormalDurabilityMayLoseRecords) {
 // --- schema ---
 
 TEST_F(SqliteStoreTest, CreatesTheTablesThatTheSchemaFileShows) {
-  const std::filesystem::path file =
-      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "schema" /
-      "sqlite.sql";
+  const std::filesystem::path file = std::filesystem::path(IDEMPOTENCY_SQLITE_SCHEMA);
   std::ifstream stream(file);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   const std::string shown = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";

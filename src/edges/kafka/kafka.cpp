@@ -218,7 +218,8 @@ class KafkaImpl {
     constexpr int step = 50;
     while (!error && rd_kafka_consumer_closed(client_.get()) == 0 &&
            std::chrono::steady_clock::now() < end) {
-      static_cast<void>(rd_kafka_queue_poll_callback(queue.get(), step));  // `on_rebalance` as well
+      // Rebalances are served here; what else comes is a message that another member gets again.
+      const MessagePtr dropped(rd_kafka_consume_queue(queue.get(), step));
     }
     return rd_kafka_consumer_closed(client_.get()) != 0;
   }
