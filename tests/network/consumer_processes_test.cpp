@@ -111,18 +111,21 @@ class ConsumerStorm {
             .batch = 8};
   }
 
+  /// For a storm in which a message may fail often, through no fault of its own.
+  static ConsumerOptions patient(const PolicyOverride& policy = {}) {
+    return {.max_attempts = 1'000,
+            .max_deliveries = 10'000,
+            .first_delay = 5ms,
+            .longest_delay = 50ms,
+            .policy = policy};
+  }
+
   /// Calls `more()` between the rounds of a consumer until it says that there are no more.
   template <class More>
   static void consume_in_batches(const RedisStreamOptions& options, More more) {
     MySqlStore store{MariaDbServer::shared().options()};
     IdempotencyGuard guard{store};
-    IdempotentConsumer consumer{guard,
-                                key_of("order", header("order")),
-                                {.max_attempts = 1'000,
-                                 .max_deliveries = 10'000,
-                                 .first_delay = 5ms,
-                                 .longest_delay = 50ms,
-                                 .policy = {.lease = 2s}}};
+    IdempotentConsumer consumer{guard, key_of("order", header("order")), patient({.lease = 2s})};
     RedisStreamConsumer source{options};
     PlainConnection bank(MariaDbServer::shared().options());
     const auto book = [&](const ReceivedMessage& message, Execution& execution) {
@@ -142,12 +145,7 @@ class ConsumerStorm {
   static void consume_in_transactions(const RedisStreamOptions& options, More more) {
     MySqlStore store{MariaDbServer::shared().options()};
     IdempotencyGuard guard{store};
-    IdempotentConsumer consumer{guard,
-                                key_of("order", header("order")),
-                                {.max_attempts = 1'000,
-                                 .max_deliveries = 10'000,
-                                 .first_delay = 5ms,
-                                 .longest_delay = 50ms}};
+    IdempotentConsumer consumer{guard, key_of("order", header("order")), patient()};
     RedisStreamConsumer source{options};
     std::minstd_rand random(std::random_device{}());
     const auto book = [&](const ReceivedMessage& message, MySqlTransaction& transaction) {
