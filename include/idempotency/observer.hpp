@@ -43,6 +43,14 @@ enum class StoreCall : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(StoreCall call) noexcept;
 
+/// Whether a `BreakerStore` lets new work through to its store.
+enum class BreakerState : std::uint8_t {
+  closed,     ///< everything goes through
+  open,       ///< new work is refused at once
+  half_open,  ///< one call tries; other new work is refused
+};
+[[nodiscard]] std::string_view to_string(BreakerState state) noexcept;
+
 /// Watches what the library does: the place for metrics, logs and traces.
 ///
 /// Every hook does nothing by default. Hooks are called on the thread that does the work, some on the
@@ -82,6 +90,8 @@ class Observer {
   virtual void on_settled_behind(const Key& /*key*/, std::string_view /*outcome*/) noexcept {}
   /// The set-up of a store or policy can lose records or promises less than it seems; `what` says how to mend it.
   virtual void on_hazard(std::string_view /*what*/) noexcept {}
+  /// A `BreakerStore` was made, or has changed its state. Called under its lock: never call the store from here.
+  virtual void on_breaker_changed(std::string_view /*name*/, BreakerState /*state*/) noexcept {}
   /// An operator or reconciler settled a record.
   virtual void on_resolved(const Key& /*key*/, std::string_view /*verdict*/) noexcept {}
 };

@@ -31,6 +31,18 @@ std::string_view to_string(RecordMode mode) noexcept {
   return "unknown";
 }
 
+std::string_view to_string(BreakerState state) noexcept {
+  switch (state) {
+    case BreakerState::closed:
+      return "closed";
+    case BreakerState::open:
+      return "open";
+    case BreakerState::half_open:
+      return "half_open";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(RunStatus status) noexcept {
   switch (status) {
     case RunStatus::executed:

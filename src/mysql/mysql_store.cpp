@@ -114,8 +114,11 @@ RecordPage MySqlStore::list(const RecordFilter& filter, const std::string& curso
 }
 
 WriteOutcome MySqlStore::resolve(const Record& seen, const Resolution& resolution) {
-  const WriteOutcome outcome =
-      impl_->call([&](Records& records) { return records.resolve(seen, resolution); });
+  int asked = 0;
+  const WriteOutcome outcome = impl_->call([&](Records& records) {
+    ++asked;
+    return detail::outcome_of_resolve(records.resolve(seen, resolution), resolution, asked > 1);
+  });
   if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
     impl_->observer()->on_resolved(seen.key, detail::name_of(resolution.verdict));
   }

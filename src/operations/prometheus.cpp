@@ -2,6 +2,7 @@
 
 #include <prometheus/counter.h>
 #include <prometheus/family.h>
+#include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 
 #include <algorithm>
@@ -20,17 +21,20 @@ namespace {
 
 using prometheus::Counter;
 using prometheus::Family;
+using prometheus::Gauge;
 using prometheus::Histogram;
 using prometheus::Labels;
 
 constexpr std::size_t status_count = static_cast<std::size_t>(RunStatus::not_issued) + 1;
 constexpr std::size_t call_count = static_cast<std::size_t>(StoreCall::commit) + 1;
-constexpr std::array<std::string_view, 7> own_labels{"type", "outcome", "disposition", "call",
-                                                     "code", "verdict", "state"};
+constexpr std::array<std::string_view, 8> own_labels{"type", "outcome", "disposition", "call",
+                                                     "code", "verdict", "state",       "breaker"};
 
 // Values of labels that are known before they occur.
 constexpr std::array<std::string_view, 3> dispositions{"retryable", "permanent", "uncertain"};
 constexpr std::array<std::string_view, 3> outcomes_behind{"recorded", "lost", "given up"};
+constexpr std::array breaker_states{BreakerState::closed, BreakerState::open,
+                                    BreakerState::half_open};
 constexpr std::array store_codes{
     Errc::store_unavailable, Errc::store_reply_lost, Errc::store_busy,       Errc::store_full,
     Errc::store_refused,     Errc::store_corrupt,    Errc::store_undecidable};
@@ -54,7 +58,7 @@ void check_labels(const std::map<std::string, std::string>& labels) {
     if (is_label(name) && !is_own) continue;
     throw Error(Errc::invalid_argument,
                 is_own ? "Prometheus: a label of one's own must not be called type, outcome, "
-                         "disposition, call, code, verdict or state"
+                         "disposition, call, code, verdict, state or breaker"
                        : "Prometheus: a label's name has letters, digits and '_', does not begin "
                          "with a digit or \"__\", and is not le",
                 name);
@@ -137,18 +141,13 @@ struct PrometheusObserver::Impl {
   }
 
   Family<Counter>& counter(const std::string& name, const std::string& help) {
-    return prometheus::BuildCounter()
-        .Name(name)
-        .Help(help)
-
-        .Register(*registry);
+    return prometheus::BuildCounter().Name(name).Help(help).Register(*registry);
+  }
+  Family<Gauge>& gauge(const std::string& name, const std::string& help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(*registry);
   }
   Family<Histogram>& histogram(const std::string& name, const std::string& help) {
-    return prometheus::BuildHistogram()
-        .Name(name)
-        .Help(help)
-
-        .Register(*registry);
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry);
   }
 
   std::unique_ptr<OfType> make(const std::string& type) {
@@ -211,6 +210,8 @@ struct PrometheusObserver::Impl {
   Family<Counter>& hazard_family = counter(
       "idempotency_hazards_total", "Set-ups found that can lose records; the log names them.");
   Counter& hazards = hazard_family.Add(with_own({}));
+  Family<Gauge>& breakers =
+      gauge("idempotency_breaker_state", "1 for the state that a store's breaker is in.");
 
   std::array<Histogram*, call_count> store_calls{};
   std::shared_mutex mutex;
@@ -330,6 +331,17 @@ void PrometheusObserver::on_settled_behind(const Key& key, std::string_view outc
 
 void PrometheusObserver::on_hazard(std::string_view /*what*/) noexcept {
   quietly([&] { impl_->hazards.Increment(); });
+}
+
+void PrometheusObserver::on_breaker_changed(std::string_view name, BreakerState state) noexcept {
+  quietly([&] {
+    for (const BreakerState each : breaker_states) {
+      impl_->breakers
+          .Add(impl_->with_own(
+              {{"breaker", std::string(name)}, {"state", std::string(to_string(each))}}))
+          .Set(each == state ? 1 : 0);
+    }
+  });
 }
 
 void PrometheusObserver::on_resolved(const Key& key, std::string_view verdict) noexcept {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/fork_generation.hpp"
+#include "core/verdict.hpp"
 #include "redis/redis_options.hpp"
 #include "redis/redis_server_check.hpp"
 #include "redis/redis_tls.hpp"
@@ -506,13 +507,15 @@ WriteOutcome StoreImpl::resolve(const Record& seen, const Resolution& resolution
   const std::string retention = to_text(stored_retention(resolution.retention));
   const std::string_view reason = succeeded ? std::string_view{} : resolution.reason;
   const std::string_view result = has_result ? std::string_view(*resolution.result) : "";
+  int asked = 0;
   return call(Effect::writes, [&](Connection& connection) {
+    ++asked;
     const ReplyPtr reply = connection.run(
         ScriptName::resolve, name,
         {event, bytes_of(seen.ownership.owner), fence, created, state,
          flag(seen.mode == RecordMode::hold), flag(seen.effect_marked), deadline,
          bytes_of(resolution.resolver), next_fence, retention, reason, flag(has_result), result});
-    return to_outcome(connection, *reply);
+    return detail::outcome_of_resolve(to_outcome(connection, *reply), resolution, asked > 1);
   });
 }
 

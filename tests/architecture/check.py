@@ -47,6 +47,7 @@ LAYERS = {
     "codecs/": 2,
     "protocol.hpp": 2,
     "guard.hpp": 3,
+    "stores/breaker.hpp": 3,
     "stores/caching.hpp": 3,
     "idempotency.hpp": 4,
     "operations/": 5,

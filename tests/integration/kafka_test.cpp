@@ -33,6 +33,10 @@ struct Destroy {
   void operator()(rd_kafka_t* client) const noexcept { rd_kafka_destroy(client); }
 };
 using Client = std::unique_ptr<rd_kafka_t, Destroy>;
+struct Forget {
+  void operator()(rd_kafka_topic_t* topic) const noexcept { rd_kafka_topic_destroy(topic); }
+};
+using Topic = std::unique_ptr<rd_kafka_topic_t, Forget>;
 
 /// The cluster that librdkafka brings along for tests, with a producer on it.
 class MockCluster {
@@ -48,9 +52,16 @@ class MockCluster {
   }
 
   [[nodiscard]] std::string brokers() const { return rd_kafka_mock_cluster_bootstraps(cluster()); }
-  void create(const std::string& topic, int partitions) const {
+  /// The producer looks at once where the partitions are: what it is given before it knows, it
+  /// sends in as many requests as it likes.
+  void create(const std::string& topic, int partitions) {
     ASSERT_EQ(rd_kafka_mock_topic_create(cluster(), topic.c_str(), partitions, 1),
               RD_KAFKA_RESP_ERR_NO_ERROR);
+    topics_.emplace_back(rd_kafka_topic_new(producer_.get(), topic.c_str(), nullptr));
+    const rd_kafka_metadata_t* found = nullptr;
+    ASSERT_EQ(rd_kafka_metadata(producer_.get(), 0, topics_.back().get(), &found, 30'000),
+              RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_metadata_destroy(found);
   }
   void send(const std::string& topic, std::int32_t partition, const std::string& key,
             const std::string& body) const {
@@ -113,6 +124,7 @@ class MockCluster {
     return rd_kafka_handle_mock_cluster(producer_.get());
   }
   Client producer_;
+  std::vector<Topic> topics_;  ///< known to the producer as long as they live
 };
 
 class Kafka : public ::testing::Test {

@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
@@ -72,6 +75,35 @@ TEST_F(MySqlFaults, GoOnAfterIdleConnectionsWereClosed) {
   EXPECT_TRUE(store_.find(wanted.key));
   kill_all_others();
   EXPECT_EQ(store_.release(wanted.key, {wanted.owner, 1}, 1h), ReleaseOutcome::lost);
+}
+
+// Between the lost answer and the store's own repetition another takes the record that was freed.
+TEST_F(MySqlFaults, SayOfARetryWhoseAnswerWasLostThatNobodyKnows) {
+  FaultProxy proxy{options_.port};
+  MySqlOptions options = options_;
+  options.port = proxy.port();
+  MySqlStore desk(options);
+  const auto doubtful = [&](const char* value) {
+    const BeginRequest wanted = request(value);
+    EXPECT_TRUE(std::holds_alternative<Acquired>(store_.begin(wanted)));
+    EXPECT_EQ(store_.doubt(wanted.key, {wanted.owner, 1}), WriteOutcome::stored);
+    return *desk.find(wanted.key);
+  };
+  ASSERT_EQ(desk.resolve(doubtful("prepared"), {}), WriteOutcome::stored);  // now it is
+  const Record seen = doubtful("k");
+  bool is_cut = false;
+  std::optional<BeginOutcome> taken;
+  proxy.plan([&](std::uint64_t) {
+    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
+    if (!taken) taken = store_.begin(request("k"));
+    return NetworkFault::none;
+  });
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(desk.resolve(seen, {})); }), Errc::store_reply_lost);
+  proxy.heal();
+
+  ASSERT_TRUE(taken);
+  EXPECT_TRUE(std::holds_alternative<Acquired>(*taken)) << "the retry had happened";
 }
 
 // MY-02, MY-04, MY-22: the server's defaults do not matter.

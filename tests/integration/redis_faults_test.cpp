@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
@@ -16,6 +20,7 @@
 #include "idempotency/testing/printers.hpp"
 #include "support/barrier.hpp"
 #include "support/error_of.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 #include "support/redis_stand_in.hpp"
@@ -26,7 +31,9 @@ namespace {
 using std::chrono::milliseconds;
 using testing_support::code_of;
 using testing_support::error_of;
+using testing_support::FaultProxy;
 using testing_support::first_of_all;
+using testing_support::NetworkFault;
 using testing_support::redis_name;
 using testing_support::RedisListener;
 using testing_support::RedisOwner;
@@ -81,6 +88,38 @@ TEST(RedisFaults, LoseTheScriptsUnderParallelCallersWithoutHarm) {
 
   EXPECT_EQ(wrong, 0);
   EXPECT_TRUE(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
+}
+
+// Between the lost answer and the store's own repetition another takes the record that was freed.
+TEST(RedisFaults, SayOfARetryWhoseAnswerWasLostThatNobodyKnows) {
+  RedisServer server;
+  FaultProxy proxy{server.port()};
+  RedisOptions options = server.options();
+  options.port = proxy.port();
+  RedisStore desk(options);
+  RedisStore direct(server.options());
+  const auto doubtful = [&](const char* value) {
+    RedisOwner owner{direct, {"fault", value}};
+    EXPECT_EQ(owner.begin(), first_of_all());
+    EXPECT_EQ(direct.doubt(owner.key, {owner.token, 1}), WriteOutcome::stored);
+    return *desk.find(owner.key);
+  };
+  ASSERT_EQ(desk.resolve(doubtful("script"), {}), WriteOutcome::stored);  // now it is loaded
+  const Record seen = doubtful("1");
+  RedisOwner rival{direct, seen.key};
+  bool is_cut = false;
+  std::optional<BeginOutcome> taken;
+  proxy.plan([&](std::uint64_t) {
+    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
+    if (!taken) taken = rival.begin();
+    return NetworkFault::none;
+  });
+
+  EXPECT_EQ(code_of([&] { static_cast<void>(desk.resolve(seen, {})); }), Errc::store_reply_lost);
+  proxy.heal();
+
+  ASSERT_TRUE(taken);
+  EXPECT_TRUE(std::holds_alternative<Acquired>(*taken)) << "the retry had happened";
 }
 
 TEST(RedisFaults, SayWhenTheServerIsFull) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
+#include "idempotency/stores/breaker.hpp"
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
@@ -61,6 +62,56 @@ TEST(RedisRestarts, LoseNothingThatADurableServerAcknowledged) {
     EXPECT_EQ(store.find(finished.key)->created_at, before_finished->created_at);
     EXPECT_EQ(running.complete(), WriteOutcome::stored);
   }
+}
+
+// RD-01, FB-06: while the server hangs, callers wait for their own time limits until the breaker opens, and then not at all.
+TEST(RedisRestarts, AreMetByABreakerThatOpensAndClosesAgain) {
+  RedisServer server(RedisServer::durable());
+  RedisOptions options = server.options();
+  options.command_timeout = milliseconds{200};
+  RedisStore redis(options);
+  BreakerStore store{redis,
+                     {.failure_threshold = 4, .open_duration = milliseconds{50}, .name = "redis"}};
+  IdempotencyGuard guard{store, {.begin_attempts = 1}};
+  const auto refuses = [&](const std::string& key) {
+    try {
+      static_cast<void>(guard.run({.key = {"restart", key}}, [] { return 0; }));
+      return false;
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.safe_to_retry()) << error.what();
+      return std::string(error.what()).find("breaker") != std::string::npos;
+    }
+  };
+  const auto comes_back = [&](const std::string& key, int result) {
+    for (int call = 0; call < 100'000; ++call) {
+      try {
+        return guard.run({.key = {"restart", key}}, [&] { return result; }).value() == result &&
+               store.state() == BreakerState::closed;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::store_unavailable);
+        std::this_thread::sleep_for(milliseconds{1});
+      }
+    }
+    return false;
+  };
+  server.ask({"SCRIPT", "FLUSH"});
+  ASSERT_EQ(guard.run({.key = {"restart", "a"}}, [] { return 1; }).value(), 1);
+  EXPECT_EQ(store.state(), BreakerState::closed);
+
+  server.pause();
+  for (int call = 0; call < 4; ++call)
+    EXPECT_FALSE(refuses("hangs-" + std::to_string(call)));
+  EXPECT_TRUE(refuses("b"));
+  server.resume();
+  EXPECT_TRUE(comes_back("b", 2));
+
+  server.kill();
+  for (int call = 0; call < 4; ++call)
+    EXPECT_FALSE(refuses("c"));
+  EXPECT_TRUE(refuses("c"));
+  server.start();
+  EXPECT_TRUE(comes_back("c", 3));
+  EXPECT_EQ(guard.run({.key = {"restart", "a"}}, [] { return 9; }).value(), 1);
 }
 
 /// What callers were told of each key, and how often its handler ran.

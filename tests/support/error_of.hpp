@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <utility>
 
 #include "idempotency/error.hpp"
@@ -23,6 +24,17 @@ Error error_of(Fn&& fn) {
 template <class Fn>
 Errc code_of(Fn&& fn) {
   return error_of(std::forward<Fn>(fn)).code();
+}
+
+/// The code of the `Error` that `fn` throws; nothing when it throws none.
+template <class Fn>
+std::optional<Errc> ending_of(Fn&& fn) {
+  try {
+    std::forward<Fn>(fn)();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.code();
+  }
 }
 
 }  // namespace idempotency::testing_support

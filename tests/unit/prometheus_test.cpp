@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "idempotency/guard.hpp"
+#include "idempotency/stores/breaker.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/stores/sqlite.hpp"
 #include "idempotency/testing/faulty_store.hpp"
@@ -191,6 +192,35 @@ TEST_F(PrometheusObserverTest, CountsWhatHappensToLeasesAndSettlements) {
 }
 
 // What begins at 1 has no increase: `increase()` and `rate()` need to have seen the 0.
+TEST_F(PrometheusObserverTest, ShowsTheStateOfEachBreaker) {
+  PrometheusObserver metrics(registry_, {.labels = {{"service", "payments"}}});
+  MemoryStore memory;
+  testing::FaultyStore<MemoryStore> faulty{memory};
+  BreakerStore first{faulty, {.failure_threshold = 1, .name = "first", .observer = &metrics}};
+  const BreakerStore<MemoryStore> second(memory, {.name = "second", .observer = &metrics});
+  const auto states = [&](const std::string& breaker) {
+    families_ = registry_->Collect();
+    std::string all;
+    for (const char* state : {"closed", "open", "half_open"}) {
+      const ClientMetric* metric =
+          metric_of(families_, "idempotency_breaker_state",
+                    {{"service", "payments"}, {"breaker", breaker}, {"state", state}});
+      all += metric == nullptr ? "-" : metric->gauge.value == 1 ? "1" : "0";
+    }
+    return all;
+  };
+  EXPECT_EQ(states("first"), "100");
+
+  faulty.on(StoreCall::begin).fail_next(1, testing::Fault::request_lost);
+  EXPECT_EQ(code_of([&] {
+              static_cast<void>(first.begin({.key = {"payment", "a"}, .owner = {}}));
+            }),
+            Errc::store_unavailable);
+
+  EXPECT_EQ(states("first"), "010");
+  EXPECT_EQ(states("second"), "100");
+}
+
 TEST_F(PrometheusObserverTest, HasTheCountersThatAlertsUseBeforeAnythingHappens) {
   PrometheusObserver metrics(registry_, {.labels = {{"service", "shop"}}, .types = {"payment"}});
 
@@ -295,6 +325,7 @@ TEST_F(PrometheusObserverTest, RefusesOptionsThatCannotBe) {
   EXPECT_EQ(refused({.buckets = {std::numeric_limits<double>::quiet_NaN()}}),
             Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"type", "x"}}}), Errc::invalid_argument);
+  EXPECT_EQ(refused({.labels = {{"breaker", "x"}}}), Errc::invalid_argument);
   EXPECT_EQ(refused({.most_types = 1, .types = {"a", "b"}}), Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"le", "x"}}}), Errc::invalid_argument);
   EXPECT_EQ(refused({.labels = {{"1st", "x"}}}), Errc::invalid_argument);
@@ -337,6 +368,7 @@ TEST_F(PrometheusObserverTest, HasEveryMetricThatDashboardAndRulesAskFor) {
   metrics.on_settled_behind(key, "recorded");
   metrics.on_resolved(key, "retry");
   metrics.on_finished(key, RunStatus::executed, std::chrono::nanoseconds{1});
+  metrics.on_breaker_changed("store", BreakerState::closed);
   std::set<std::string> known;
   for (const auto& families : {registry_->Collect(), records.Collect()}) {
     for (const MetricFamily& family : families) {

@@ -45,6 +45,7 @@ struct PrometheusOptions {
 /// - `idempotency_lease_renewals_total{type}`, `idempotency_leases_lost_total{type}`.
 /// - `idempotency_settled_behind_total{type, outcome}`: results that were recorded after `run` had returned, or not.
 /// - `idempotency_resolved_total{type, verdict}`, `idempotency_hazards_total`.
+/// - `idempotency_breaker_state{breaker, state}`: 1 for the state that a `BreakerStore` is in, 0 for the others.
 ///
 /// Keys are never labels: they are without bound, and may be personal data.
 ///
@@ -73,6 +74,7 @@ class PrometheusObserver final : public Observer {
   void on_lease_lost(const Key& key, std::uint64_t fence) noexcept override;
   void on_settled_behind(const Key& key, std::string_view outcome) noexcept override;
   void on_hazard(std::string_view what) noexcept override;
+  void on_breaker_changed(std::string_view name, BreakerState state) noexcept override;
   void on_resolved(const Key& key, std::string_view verdict) noexcept override;
 
  private:

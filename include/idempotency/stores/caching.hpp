@@ -8,6 +8,7 @@
 
 #include "idempotency/detail/cache_table.hpp"
 #include "idempotency/detail/planted.hpp"
+#include "idempotency/detail/transaction_types.hpp"
 #include "idempotency/store.hpp"
 
 namespace idempotency {
@@ -21,19 +22,6 @@ struct CachingStoreOptions {
   /// Must outlive the store.
   const Clock* clock = nullptr;
 };
-
-namespace detail {
-
-template <class Inner>
-struct TransactionTypes {};
-
-template <TransactionalStore Inner>
-struct TransactionTypes<Inner> {
-  using Transaction = typename Inner::Transaction;
-  using Connection = typename Inner::Connection;
-};
-
-}  // namespace detail
 
 /// A store whose finished records are answered from this process' memory.
 ///

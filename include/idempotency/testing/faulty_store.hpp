@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "idempotency/detail/transaction_types.hpp"
 #include "idempotency/observer.hpp"
 #include "idempotency/store.hpp"
 #include "idempotency/testing/fault_script.hpp"
@@ -22,19 +23,6 @@ namespace testing {
 
 /// The calls of an `AdminStore`, which can go wrong like those of a `Store`.
 enum class AdminCall : std::uint8_t { list, resolve, purge, statistics };
-
-namespace detail {
-
-template <class Inner>
-struct FaultyTransactionTypes {};
-
-template <TransactionalStore Inner>
-struct FaultyTransactionTypes<Inner> {
-  using Transaction = typename Inner::Transaction;
-  using Connection = typename Inner::Connection;
-};
-
-}  // namespace detail
 
 /// A store between a test and another store that loses requests and replies, delays them and times out.
 ///
@@ -48,7 +36,7 @@ struct FaultyTransactionTypes<Inner> {
 ///
 /// Example: `FaultyStore faulty{store}; faulty.on(StoreCall::complete).fail_next(3, Fault::reply_lost);`
 template <class Inner>
-class FaultyStore : public detail::FaultyTransactionTypes<Inner> {
+class FaultyStore : public idempotency::detail::TransactionTypes<Inner> {
   static_assert(Store<Inner>,
                 "idempotency: FaultyStore needs a store to borrow: a type that satisfies "
                 "idempotency::Store.");

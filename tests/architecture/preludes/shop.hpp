@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <idempotency/codecs/json.hpp>
 #include <idempotency/idempotency.hpp>
+#include <idempotency/stores/breaker.hpp>
 #include <idempotency/stores/caching.hpp>
 #include <idempotency/stores/memory.hpp>
 #include <idempotency/stores/sqlite.hpp>
