@@ -25,6 +25,7 @@ packages_test=(
   curl
   libbenchmark-dev
   libboost-dev
+  libfaketime
   libgmock-dev
   libgrpc++-dev
   libgtest-dev
