@@ -148,7 +148,29 @@ struct StoreStatistics {
   std::uint64_t success = 0;
   std::uint64_t failed = 0;
   std::uint64_t uncertain = 0;
-  std::uint64_t bytes = 0;  ///< held for records: memory, or the file's size
+  std::uint64_t issued = 0;  ///< one-time tokens that nobody has used yet
+  std::uint64_t bytes = 0;   ///< held for records: memory, or the file's size
+
+  /// Adds `records` to those of a state.
+  constexpr void add(RecordState state, std::uint64_t records = 1) noexcept {
+    switch (state) {
+      case RecordState::processing:
+        processing += records;
+        return;
+      case RecordState::success:
+        success += records;
+        return;
+      case RecordState::failed:
+        failed += records;
+        return;
+      case RecordState::uncertain:
+        uncertain += records;
+        return;
+      case RecordState::issued:
+        issued += records;
+        return;
+    }
+  }
 };
 
 namespace detail {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/call.hpp"
+#include "core/cancellation.hpp"
 #include "core/engine_parts.hpp"
 #include "core/fork_generation.hpp"
 #include "core/steady_time.hpp"
@@ -138,6 +139,7 @@ BegunRuns Engine::begin_many(std::vector<Operation> operations) {
 BegunRuns::~BegunRuns() {
   if (parts_ == nullptr) return;
   if (parts_->engine.made_in != fork_generation()) return;  // others' leases: left to the parent
+  const CancellationShield shield;
   for (WaitingRun& run : parts_->runs) {
     if (!run.had_its_turn) parts_->give_back(run);
   }

@@ -288,24 +288,7 @@ class MemoryStore::Impl {
   StoreStatistics statistics() {
     StoreStatistics statistics;
     std::int64_t unused = 0;
-    each_record([&](const RecordParts& parts, Timestamp) {
-      switch (parts.facts.state) {
-        case RecordState::processing:
-          ++statistics.processing;
-          break;
-        case RecordState::success:
-          ++statistics.success;
-          break;
-        case RecordState::failed:
-          ++statistics.failed;
-          break;
-        case RecordState::uncertain:
-          ++statistics.uncertain;
-          break;
-        case RecordState::issued:
-          break;
-      }
-    });
+    each_record([&](const RecordParts& parts, Timestamp) { statistics.add(parts.facts.state); });
     for (std::size_t i = 0; i < stripe_count; ++i) {
       const std::scoped_lock lock(stripes_[i].mutex);
       unused += static_cast<std::int64_t>(stripes_[i].share.unused);

@@ -233,23 +233,8 @@ StoreStatistics StoreImpl::statistics() {
     StoreStatistics statistics;
     Reply counts = connection.execute(sql, {}, Stage::read);
     for (const Cells& cells : counts.rows) {
-      const std::uint64_t rows = to_unsigned(cells[1], "count");
-      switch (static_cast<RecordState>(to_unsigned(cells[0], "state"))) {
-        case RecordState::processing:
-          statistics.processing = rows;
-          break;
-        case RecordState::success:
-          statistics.success = rows;
-          break;
-        case RecordState::failed:
-          statistics.failed = rows;
-          break;
-        case RecordState::uncertain:
-          statistics.uncertain = rows;
-          break;
-        case RecordState::issued:
-          break;
-      }
+      const auto state = static_cast<RecordState>(to_unsigned(cells[0], "state"));
+      statistics.add(state, to_unsigned(cells[1], "count"));
     }
     const std::array<Parameter, 2> name{Parameter{std::string_view(options_.database)},
                                         Parameter{std::string_view(table_name_)}};

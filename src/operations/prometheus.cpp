@@ -414,11 +414,12 @@ std::vector<prometheus::MetricFamily> PrometheusRecords::Collect() const {
   if (!found) return {std::move(up)};
   MetricFamily records{
       "idempotency_records", "Records by state, as last counted.", MetricType::Gauge, {}};
-  const std::array<std::pair<const char*, std::uint64_t>, 4> counts{
+  const std::array<std::pair<const char*, std::uint64_t>, 5> counts{
       {{"processing", found->processing},
        {"success", found->success},
        {"failed", found->failed},
-       {"uncertain", found->uncertain}}};
+       {"uncertain", found->uncertain},
+       {"issued", found->issued}}};
   for (const auto& [state, number] : counts) {
     prometheus::ClientMetric metric = impl_->gauge(static_cast<double>(number));
     metric.label.push_back({"state", state});

@@ -120,25 +120,6 @@ bool passes(const RecordFilter& filter, const Record& record, Timestamp now) {
   return !filter.unchanged_for || now - record.updated_at >= *filter.unchanged_for;
 }
 
-void count(StoreStatistics& statistics, RecordState state) noexcept {
-  switch (state) {
-    case RecordState::processing:
-      ++statistics.processing;
-      return;
-    case RecordState::success:
-      ++statistics.success;
-      return;
-    case RecordState::failed:
-      ++statistics.failed;
-      return;
-    case RecordState::uncertain:
-      ++statistics.uncertain;
-      return;
-    case RecordState::issued:
-      return;
-  }
-}
-
 /// Whether a key holds what can be no record, such as a list.
 bool is_foreign(const redisReply& reply) {
   return is_error(reply) && meaning_of({reply.str, reply.len}).code == Errc::store_corrupt;
@@ -222,7 +203,7 @@ StoreStatistics RedisStore::statistics() {
           throw_if_error(head);
           const std::string_view bytes = as_text(head).value_or("");
           if (bytes.empty()) continue;  // gone meanwhile
-          if (const std::optional<RecordState> state = state_of(bytes)) count(statistics, *state);
+          if (const std::optional<RecordState> state = state_of(bytes)) statistics.add(*state);
           statistics.bytes += memory.type == REDIS_REPLY_INTEGER
                                   ? static_cast<std::uint64_t>(memory.integer)
                                   : asked[i]->size();  // MEMORY is not allowed: a lower bound

@@ -38,25 +38,6 @@ std::pair<std::string_view, std::string_view> key_parts(const std::string& curso
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
-void count(StoreStatistics& statistics, std::int64_t state, std::uint64_t rows) noexcept {
-  switch (static_cast<RecordState>(state)) {
-    case RecordState::processing:
-      statistics.processing = rows;
-      return;
-    case RecordState::success:
-      statistics.success = rows;
-      return;
-    case RecordState::failed:
-      statistics.failed = rows;
-      return;
-    case RecordState::uncertain:
-      statistics.uncertain = rows;
-      return;
-    case RecordState::issued:
-      return;
-  }
-}
-
 }  // namespace
 
 RecordPage SqliteStore::list(const RecordFilter& filter, const std::string& cursor,
@@ -121,7 +102,8 @@ StoreStatistics SqliteStore::statistics() {
     Statement::Use use = states.use();
     use.bind(1, to_number(impl_->now()));
     while (use.step()) {
-      count(statistics, use.integer(0), static_cast<std::uint64_t>(use.integer(1)));
+      statistics.add(static_cast<RecordState>(use.integer(0)),
+                     static_cast<std::uint64_t>(use.integer(1)));
     }
     Statement size(reader.connection.handle(),
                    "SELECT page_count * page_size FROM pragma_page_count('main'), "

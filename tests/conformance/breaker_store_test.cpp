@@ -24,20 +24,12 @@ class BreakerOverMemoryFixture {
   BreakerStore<MemoryStore> other_breaker_{store_};
 };
 
-class BreakerOverSqliteFixture {
+class BreakerOverSqliteFixture : public testing_support::SqliteFileFixture {
  public:
   BreakerStore<SqliteStore>& store() { return breaker_; }
   BreakerStore<SqliteStore>& other_store() { return other_breaker_; }
-  void advance(std::chrono::milliseconds span) { file_.clock().advance(span); }
-  void remove_deadline(const Key& /*key*/) { file_.remove_all_deadlines(); }
-  static void add_business_row(SqliteTransaction& transaction) {
-    testing_support::SqliteFile::add_business_row(transaction);
-  }
-  std::size_t business_rows() { return file_.business_rows(); }
-  testing_support::SqliteApplication& application() { return file_.application(); }
 
  private:
-  testing_support::SqliteFile file_;
   BreakerStore<SqliteStore> breaker_{file_.first()};
   BreakerStore<SqliteStore> other_breaker_{file_.second()};
 };

@@ -25,20 +25,12 @@ class CachedMemoryFixture {
   CachingStore<MemoryStore> other_cache_{store_, {.clock = &clock_}};
 };
 
-class CachedSqliteFixture {
+class CachedSqliteFixture : public testing_support::SqliteFileFixture {
  public:
   CachingStore<SqliteStore>& store() { return cache_; }
   CachingStore<SqliteStore>& other_store() { return other_cache_; }
-  void advance(std::chrono::milliseconds span) { file_.clock().advance(span); }
-  void remove_deadline(const Key& /*key*/) { file_.remove_all_deadlines(); }
-  static void add_business_row(SqliteTransaction& transaction) {
-    testing_support::SqliteFile::add_business_row(transaction);
-  }
-  std::size_t business_rows() { return file_.business_rows(); }
-  testing_support::SqliteApplication& application() { return file_.application(); }
 
  private:
-  testing_support::SqliteFile file_;
   CachingStore<SqliteStore> cache_{file_.first(), {.clock = &file_.clock()}};
   CachingStore<SqliteStore> other_cache_{file_.second(), {.clock = &file_.clock()}};
 };

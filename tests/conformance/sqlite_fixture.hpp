@@ -91,4 +91,19 @@ class SqliteFile {
   SqliteStore second_{options()};
 };
 
+/// What the conformance suites ask of a fixture over a `SqliteFile`, but for its stores.
+class SqliteFileFixture {
+ public:
+  void advance(std::chrono::milliseconds span) { file_.clock().advance(span); }
+  void remove_deadline(const Key& /*key*/) { file_.remove_all_deadlines(); }
+  static void add_business_row(SqliteTransaction& transaction) {
+    SqliteFile::add_business_row(transaction);
+  }
+  std::size_t business_rows() { return file_.business_rows(); }
+  SqliteApplication& application() { return file_.application(); }
+
+ protected:
+  SqliteFile file_;
+};
+
 }  // namespace idempotency::testing_support

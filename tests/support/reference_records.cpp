@@ -587,23 +587,9 @@ StoreStatistics ReferenceRecords::statistics(Timestamp now) const {
   for (const auto& [text, entry] : entries_) {
     if (is_absent(entry, now)) continue;
     statistics.bytes += sizeof(Entry) + text.size();
-    switch (entry.facts.state) {
-      case RecordState::processing:
-        ++statistics.processing;
-        break;
-      case RecordState::success:
-        ++statistics.success;
-        break;
-      case RecordState::failed:
-        ++statistics.failed;
-        break;
-      case RecordState::uncertain:
-        ++(breaks(Rule::uncertain_counted_as_running) ? statistics.processing
-                                                      : statistics.uncertain);
-        break;
-      case RecordState::issued:
-        break;
-    }
+    const bool is_miscounted =
+        breaks(Rule::uncertain_counted_as_running) && entry.facts.state == RecordState::uncertain;
+    statistics.add(is_miscounted ? RecordState::processing : entry.facts.state);
   }
   return statistics;
 }

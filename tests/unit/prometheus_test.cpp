@@ -423,6 +423,8 @@ TEST(PrometheusRecords, CountsByStateAtAScrape) {
                                           []() -> int { throw OutcomeUnknown("no answer"); }));
             }),
             Errc::outcome_unknown);
+  ASSERT_EQ(store.issue({.key = {"payment", "c"}, .issuer = OwnerToken::generate()}),
+            WriteOutcome::stored);
   const PrometheusRecords records(store, std::chrono::milliseconds{0}, {{"store", "main"}});
 
   const std::vector<MetricFamily> families = records.Collect();
@@ -435,6 +437,7 @@ TEST(PrometheusRecords, CountsByStateAtAScrape) {
   EXPECT_EQ(gauge("success"), 1);
   EXPECT_EQ(gauge("uncertain"), 1);
   EXPECT_EQ(gauge("processing"), 0);
+  EXPECT_EQ(gauge("issued"), 1);
   EXPECT_EQ(metric_of(families, "idempotency_records_up", {{"store", "main"}})->gauge.value, 1);
 }
 

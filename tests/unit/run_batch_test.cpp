@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -135,6 +136,26 @@ TEST(RunBatch, GivesBackWhatHasNotHadItsTurn) {
   EXPECT_EQ(desk.record("b")->failure->retryability, Retryability::retryable);
   EXPECT_EQ(desk.guard.run({.key = key_of_order("b")}, [] { return 1; }).status(),
             RunStatus::executed);
+}
+
+// The store is one that can be cancelled, as the library's own cannot.
+TEST(RunBatch, GivesBackAlsoInAThreadThatIsCancelled) {
+  Desk desk;
+  desk.store.on(StoreCall::release).before([] { pthread_testcancel(); });
+  std::atomic<bool> went_on{false};
+  std::thread thread([&] {
+    {
+      const RunBatch batch = desk.guard.begin_many(operations({"a", "b"}));
+      pthread_cancel(pthread_self());
+    }
+    pthread_testcancel();
+    went_on = true;
+  });
+  thread.join();
+
+  EXPECT_FALSE(went_on) << "it is acted on afterwards";
+  EXPECT_EQ(desk.record("a")->state, RecordState::failed);
+  EXPECT_EQ(desk.record("b")->state, RecordState::failed);
 }
 
 TEST(RunBatch, RenewsWhatWaitsForItsTurn) {

@@ -131,7 +131,7 @@ Exit doctor(const Settings& settings) {
               << "answered  in " << to_text(found.answer) << '\n'
               << "records   " << found.counts.processing << " processing, " << found.counts.success
               << " success, " << found.counts.failed << " failed, " << found.counts.uncertain
-              << " uncertain\n";
+              << " uncertain, " << found.counts.issued << " issued\n";
     for (const std::string& hazard : found.hazards)
       std::cout << "HAZARD    " << printable(hazard) << '\n';
     for (const std::string& note : found.notes)

@@ -149,6 +149,7 @@ Exit stats(const Settings& settings) {
   table.add({"success", std::to_string(counts.success)});
   table.add({"failed", std::to_string(counts.failed)});
   table.add({"uncertain", std::to_string(counts.uncertain)});
+  table.add({"issued", std::to_string(counts.issued)});
   table.print();
   std::cout << counts.bytes << " bytes" << std::endl;
   return Exit::done;
@@ -161,7 +162,8 @@ Exit watch(const Settings& settings, const WatchOptions& options) {
   const bool redraws = !settings.json && ::isatty(STDOUT_FILENO) != 0;
   stop_at_signals();
   if (!settings.json) {
-    std::cout << "TIME                      PROCESSING     SUCCESS      FAILED   UNCERTAIN\n";
+    std::cout
+        << "TIME                      PROCESSING     SUCCESS      FAILED   UNCERTAIN      ISSUED\n";
   }
   for (std::uint64_t round = 0;
        stopped == 0 && std::cout && (options.times == 0 || round < options.times); ++round) {
@@ -177,11 +179,12 @@ Exit watch(const Settings& settings, const WatchOptions& options) {
       continue;
     }
     std::array<char, 120> line{};
-    std::snprintf(line.data(), line.size(), "%-24s %11llu %11llu %11llu %11llu", time.c_str(),
-                  static_cast<unsigned long long>(counts.processing),
+    std::snprintf(line.data(), line.size(), "%-24s %11llu %11llu %11llu %11llu %11llu",
+                  time.c_str(), static_cast<unsigned long long>(counts.processing),
                   static_cast<unsigned long long>(counts.success),
                   static_cast<unsigned long long>(counts.failed),
-                  static_cast<unsigned long long>(counts.uncertain));
+                  static_cast<unsigned long long>(counts.uncertain),
+                  static_cast<unsigned long long>(counts.issued));
     std::cout << (redraws ? "\r" : "") << line.data() << (redraws ? "" : "\n") << std::flush;
   }
   if (redraws) std::cout << std::endl;

@@ -191,11 +191,9 @@ Json to_json(const idem::Record& record) {
 }
 
 Json to_json(const idem::StoreStatistics& statistics) {
-  return {{"processing", statistics.processing},
-          {"success", statistics.success},
-          {"failed", statistics.failed},
-          {"uncertain", statistics.uncertain},
-          {"bytes", statistics.bytes}};
+  return {{"processing", statistics.processing}, {"success", statistics.success},
+          {"failed", statistics.failed},         {"uncertain", statistics.uncertain},
+          {"issued", statistics.issued},         {"bytes", statistics.bytes}};
 }
 
 Json to_json(const idem::RecordPage::Unreadable& unreadable) {

@@ -88,6 +88,20 @@ TYPED_TEST_P(IssuingStoreConformance, ShowsWhatAnIssuedRecordHolds) {
   EXPECT_EQ(*record.expires_at - record.created_at, this->lifetime);
 }
 
+TYPED_TEST_P(IssuingStoreConformance, CountsWhatIsIssuedUntilItIsTaken) {
+  if constexpr (AdminStore<typename TestFixture::StoreT>) {
+    const std::uint64_t before = this->store().statistics().issued;
+    ASSERT_EQ(this->issue(), WriteOutcome::stored);
+    EXPECT_EQ(this->store().statistics().issued, before + 1);
+
+    EXPECT_EQ(this->taker().begin(), acquired(1, 1));
+
+    EXPECT_EQ(this->store().statistics().issued, before);
+  } else {
+    SUCCEED() << "it counts nothing";
+  }
+}
+
 TYPED_TEST_P(IssuingStoreConformance, ForgetsAKeyWhoseLifetimeIsOver) {
   ASSERT_EQ(this->issue(this->short_lease), WriteOutcome::stored);
   this->advance(this->short_lease + this->tolerance);
@@ -230,11 +244,12 @@ TYPED_TEST_P(IssuingStoreConformance, LetsOneOfManyConcurrentCallersTakeAnIssued
 REGISTER_TYPED_TEST_SUITE_P(
     IssuingStoreConformance, LetsOneCallerTakeAnIssuedKey, CreatesNothingForAKeyThatNobodyIssued,
     RefusesAnIssuedKeyToACallThatAdmitsAny, ShowsWhatAnIssuedRecordHolds,
-    ForgetsAKeyWhoseLifetimeIsOver, LetsACallWithoutATokenHaveAKeyWhoseLifetimeIsOver,
-    StoresARepeatedIssueAndNoOther, RefusesALifetimeThatIsNone,
-    BeginsALifeWithTheFirstCallerWhoTakesTheKey, GrantsARepeatedBeginTheSameTurnAgain,
-    LetsTheNextCallerTryAfterAFailureThatMayBeRetried, HandsOverOrBlocksWhenALeaseRanOut,
-    AnswersLongAfterTheLifetimeOfTheToken, LetsOneOfManyConcurrentCallersTakeAnIssuedKey);
+    CountsWhatIsIssuedUntilItIsTaken, ForgetsAKeyWhoseLifetimeIsOver,
+    LetsACallWithoutATokenHaveAKeyWhoseLifetimeIsOver, StoresARepeatedIssueAndNoOther,
+    RefusesALifetimeThatIsNone, BeginsALifeWithTheFirstCallerWhoTakesTheKey,
+    GrantsARepeatedBeginTheSameTurnAgain, LetsTheNextCallerTryAfterAFailureThatMayBeRetried,
+    HandsOverOrBlocksWhenALeaseRanOut, AnswersLongAfterTheLifetimeOfTheToken,
+    LetsOneOfManyConcurrentCallersTakeAnIssuedKey);
 
 }  // namespace testing
 }  // namespace v0
