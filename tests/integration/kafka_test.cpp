@@ -22,12 +22,14 @@
 #include "idempotency/stores/memory.hpp"
 #include "support/error_of.hpp"
 #include "support/event.hpp"
+#include "support/patience.hpp"
 
 namespace idempotency {
 namespace {
 
 using namespace std::chrono_literals;
 using testing_support::Event;
+using testing_support::Patience;
 
 struct Destroy {
   void operator()(rd_kafka_t* client) const noexcept { rd_kafka_destroy(client); }
@@ -143,7 +145,7 @@ class Kafka : public ::testing::Test {
   template <class Handle>
   static void poll_until(KafkaConsumer& source, std::size_t messages, Handle handle) {
     std::size_t handled = 0;
-    for (int round = 0; round < 1'500 && handled < messages; ++round) {
+    for (const Patience patience; patience.lasts() && handled < messages;) {
       handled += source.poll(handle).handled;
     }
     EXPECT_EQ(handled, messages);
@@ -362,7 +364,7 @@ TEST_F(Kafka, RunsAMessageOnceWhosePartitionIsTakenAwayInTheMiddleOfItsHandler) 
   ASSERT_TRUE(started.wait());
 
   KafkaConsumer other{options()};
-  for (int round = 0; round < 3'000 && !settled; ++round) {
+  for (const Patience patience; patience.lasts() && !settled;) {
     static_cast<void>(other.poll([&](const ReceivedMessage& message) {
       const MessageDisposition disposition = consumer.handle(message, note);
       if (disposition.reason == MessageReason::running_elsewhere) second_has_asked.set();
@@ -400,7 +402,7 @@ TEST_F(Kafka, SharesTheWorkWithAMemberThatJoinsAndLeaves) {
   });
 
   KafkaConsumer host{small};
-  for (int round = 0; round < 3'000 && runs < messages; ++round)
+  for (const Patience patience; patience.lasts() && runs < messages;)
     static_cast<void>(host.poll(handle));
   joining.join();
 
@@ -429,7 +431,7 @@ TEST_F(Kafka, EndsAlsoWhenItsBrokersHaveGone) {
   KafkaConsumer heir{options()};
 
   std::set<std::string> seen;
-  for (int round = 0; round < 1'500 && !seen.contains("8"); ++round) {
+  for (const Patience patience; patience.lasts() && !seen.contains("8");) {
     static_cast<void>(heir.poll([&](const ReceivedMessage& message) {
       seen.insert(message.key);
       return MessageDisposition{};
@@ -448,7 +450,7 @@ TEST_F(Kafka, KeepsTheOrderOfAPartitionInBatchesWhoseFirstMessageFails) {
   int failures = 2;
   {
     KafkaConsumer source{options()};
-    for (int round = 0; round < 1'500 && handled.size() < 6; ++round) {
+    for (const Patience patience; patience.lasts() && handled.size() < 6;) {
       source.poll_batch([&](MessageBatch& batch) {
         consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
           handled.push_back(message.key);
@@ -474,7 +476,7 @@ TEST_F(Kafka, HandsWhatABatchDidNotSettleOverAgainAsIfForTheFirstTime) {
   std::set<std::uint32_t> deliveries;
   {
     KafkaConsumer source{options()};
-    for (int round = 0; round < 1'500 && first.size() < 2; ++round) {
+    for (const Patience patience; patience.lasts() && first.size() < 2;) {
       source.poll_batch([&](MessageBatch& batch) {
         first.push_back(batch.messages().front().key);
         for (const ReceivedMessage& message : batch.messages())
@@ -498,7 +500,7 @@ TEST_F(Kafka, HandlesAnOrderThatWasSentTwiceAndFailsOnceInABatch) {
   std::size_t largest = 0;
   {
     KafkaConsumer source{options()};
-    for (int round = 0; round < 1'500 && handled.size() < 3; ++round) {
+    for (const Patience patience; patience.lasts() && handled.size() < 3;) {
       source.poll_batch([&](MessageBatch& batch) {
         largest = std::max(largest, batch.messages().size());
         consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
@@ -522,7 +524,7 @@ TEST_F(Kafka, GivesEachMessageOfABatchItsAttemptsWhateverStoodBeforeIt) {
   std::map<std::string, int> tries;
   {
     KafkaConsumer source{options()};
-    for (int round = 0; round < 1'500 && tries["c"] == 0; ++round) {
+    for (const Patience patience; patience.lasts() && tries["c"] == 0;) {
       source.poll_batch([&](MessageBatch& batch) {
         consumer.handle_batch(batch, [&](const ReceivedMessage& message) {
           const int tried = ++tries[message.key];
@@ -543,7 +545,7 @@ TEST_F(Kafka, RefusesToSettleAMessageBeforeThoseInFrontOfIt) {
   std::size_t largest = 0;
   {
     KafkaConsumer source{options()};
-    for (int round = 0; round < 1'500 && largest < 2; ++round) {
+    for (const Patience patience; patience.lasts() && largest < 2;) {
       static_cast<void>(source.poll_batch([&](MessageBatch& batch) {
         for (std::size_t place = 0; place < batch.messages().size(); ++place) {
           const std::string& key = batch.messages()[place].key;

@@ -18,6 +18,7 @@
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
+#include "support/patience.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
 
@@ -27,6 +28,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing_support::code_of;
 using testing_support::first_of_all;
+using testing_support::Patience;
 using testing_support::RedisListener;
 using testing_support::RedisOwner;
 using testing_support::RedisServer;
@@ -83,7 +85,7 @@ TEST(RedisRestarts, AreMetByABreakerThatOpensAndClosesAgain) {
     }
   };
   const auto comes_back = [&](const std::string& key, int result) {
-    for (int call = 0; call < 100'000; ++call) {
+    for (const Patience patience; patience.lasts();) {
       try {
         return guard.run({.key = {"restart", key}}, [&] { return result; }).value() == result &&
                store.state() == BreakerState::closed;

@@ -15,6 +15,7 @@
 #include "idempotency/stores/memory.hpp"
 #include "support/error_of.hpp"
 #include "support/event.hpp"
+#include "support/patience.hpp"
 #include "support/redis_server.hpp"
 
 namespace idempotency {
@@ -22,6 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing_support::Event;
+using testing_support::Patience;
 using testing_support::RedisServer;
 
 class RedisStreams : public ::testing::Test {
@@ -54,7 +56,7 @@ class RedisStreams : public ::testing::Test {
   template <class Handle>
   static void poll_until(RedisStreamConsumer& source, std::size_t messages, Handle handle) {
     std::size_t handled = 0;
-    for (int round = 0; round < 5'000 && handled < messages; ++round) {
+    for (const Patience patience; patience.lasts() && handled < messages;) {
       handled += source.poll(handle).handled;
     }
     EXPECT_EQ(handled, messages);
@@ -400,7 +402,7 @@ TEST_F(RedisStreams, HandABatchOverThatIsBegunAtOnceAndSettledOneByOne) {
   std::size_t largest = 0;
   std::size_t settled = 0;
 
-  for (int round = 0; round < 5'000 && settled < 4; ++round) {
+  for (const Patience patience; patience.lasts() && settled < 4;) {
     settled += source
                    .poll_batch([&](MessageBatch& batch) {
                      largest = std::max(largest, batch.messages().size());
