@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   benchmark_core::memory_rows(rounds);
   benchmark_core::bare_store_rows(rounds);
   benchmark_core::caching_rows(folder, rounds);
+  benchmark_core::breaker_rows(rounds);
   benchmark_core::scaling_rows(rounds);
   benchmark_core::size_rows();
   std::filesystem::remove_all(folder);

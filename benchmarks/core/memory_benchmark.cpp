@@ -14,6 +14,7 @@
 
 #include "core/measure.hpp"
 #include "idempotency/guard.hpp"
+#include "idempotency/stores/breaker.hpp"
 #include "idempotency/stores/caching.hpp"
 #include "idempotency/stores/memory.hpp"
 #include "idempotency/stores/sqlite.hpp"
@@ -22,6 +23,7 @@ namespace benchmark_core {
 
 namespace {
 
+using idempotency::BreakerStore;
 using idempotency::CachingStore;
 using idempotency::IdempotencyGuard;
 using idempotency::MemoryStore;
@@ -226,6 +228,23 @@ void caching_rows(const std::string& folder, std::size_t rounds) {
            }},
           rounds);
   check(cache.cache_statistics().misses == misses, "a cached replay asked the store");
+}
+
+void breaker_rows(std::size_t rounds) {
+  MemoryStore store;
+  BreakerStore breaker{store};
+  IdempotencyGuard plain{store};
+  IdempotencyGuard guard{breaker};
+  const std::vector<std::string> known = ids(known_keys);
+  for (const std::string& id : known)
+    first_run(guard, id);
+  const auto turn = [&](auto& asked) {
+    return time_each(replays_a_turn,
+                     [&](std::size_t index) { replay(asked, known[index % known_keys]); });
+  };
+  compare({"replay through a BreakerStore, against the store's own", "wanted <= 1.10",
+           [&] { return turn(plain); }, [&] { return turn(guard); }},
+          rounds);
 }
 
 void size_rows() {

@@ -14,6 +14,9 @@ void bare_store_rows(std::size_t rounds);
 /// The guard over a `CachingStore` over a `SqliteStore` in `folder` against the same look-up.
 void caching_rows(const std::string& folder, std::size_t rounds);
 
+/// The guard over a `BreakerStore` that is closed against the guard over its store.
+void breaker_rows(std::size_t rounds);
+
 /// Bytes of memory a record at a million records.
 void size_rows();
 
