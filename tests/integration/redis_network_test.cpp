@@ -157,7 +157,7 @@ TEST_F(RedisNetwork, HarmsNoCallMoreThanItSaysAndLeavesNoBrokenConnection) {
 
 // HI-11: the first call after the network has dropped an idle connection without a word
 TEST_F(RedisNetwork, TakesNoLongerThanTheTimeoutOverASilentlyDroppedConnection) {
-  RedisStore store(through_proxy(milliseconds{100}));
+  RedisStore store(through_proxy(milliseconds{500}));
   RedisOwner owner{store, fresh_key()};
   ASSERT_EQ(owner.begin(), first_of_all());
   proxy_.plan([at = proxy_.requests()](std::uint64_t number) {
