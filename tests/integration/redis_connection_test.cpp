@@ -238,7 +238,7 @@ TEST(RedisConnections, AreNotMadeWithoutAServerButLater) {
 TEST(RedisConnections, AreDiscardedAfterATimeoutSoThatNoLateReplyIsTakenForAnother) {
   RedisServer own;
   RedisOptions options = own.options();
-  options.command_timeout = milliseconds{100};
+  options.command_timeout = milliseconds{500};
   options.max_connections = 1;
   RedisStore store(options);
   const Key replayed = finished(store);
