@@ -14,15 +14,21 @@
 #include <vector>
 
 #include "idempotency/idempotency.hpp"
+#include "idempotency/stores/breaker.hpp"
 #include "idempotency/stores/mysql.hpp"
+#include "support/error_of.hpp"
 #include "support/mariadb_server.hpp"
+#include "support/patience.hpp"
 
 namespace idempotency {
 namespace {
 
 using namespace std::chrono_literals;
 using testing_support::ChildProcess;
+using testing_support::ending_of;
+using testing_support::error_of;
 using testing_support::MariaDbServer;
+using testing_support::Patience;
 using testing_support::PlainConnection;
 
 constexpr auto pause_before_repeating = 5ms;
@@ -146,6 +152,41 @@ TEST(MySqlRestarts, KeepEveryCommittedRecordAndOneEffectAKey) {
   EXPECT_EQ(plain.ask("SELECT COUNT(*) FROM idempotency_record WHERE business_type = 'transfer' "
                       "AND state = 2"),
             std::to_string(load.transacted.size()));
+}
+
+TEST(MySqlRestarts, AreMetByABreakerThatOpensForTransactionsToo) {
+  MariaDbServer server;
+  make_business_table(server.options());
+  MySqlStore database(server.options());
+  BreakerStore store{database, {.failure_threshold = 3, .open_duration = 20ms, .name = "database"}};
+  IdempotencyGuard guard{store};
+  const auto pays = [&](const std::string& value) {
+    const auto result = guard.run_in_transaction(
+        {.key = {"transfer", value}},
+        [&](MySqlTransaction& transaction) { return pay(transaction, value); });
+    return result.value() == "paid " + value;
+  };
+  ASSERT_TRUE(pays("before"));
+  ASSERT_TRUE(pays("before"));
+
+  server.kill();
+  const auto is_refused = [&] {
+    const Error error = error_of([&] { static_cast<void>(pays("while")); });
+    EXPECT_TRUE(error.safe_to_retry()) << error.what();
+    return std::string(error.what()).find("breaker is") != std::string::npos;
+  };
+  bool refused = false;
+  for (const Patience patience; patience.lasts() && !refused;)
+    refused = is_refused();
+  EXPECT_TRUE(refused);
+  server.start();
+  bool paid = false;
+  for (const Patience patience; patience.lasts() && !paid;)
+    paid = ending_of([&] { EXPECT_TRUE(pays("while")); }) == std::nullopt;
+
+  EXPECT_EQ(store.state(), BreakerState::closed);
+  PlainConnection plain(server.options());
+  EXPECT_EQ(plain.ask("SELECT GROUP_CONCAT(value ORDER BY id) FROM paid"), "before,while");
 }
 
 /// Runs keys of one small space, over and over, until it is killed; says a line for each answer.

@@ -246,6 +246,28 @@ TEST_F(BreakerStoreTest, OpensWhenOwnersCannotWrite) {
   EXPECT_EQ(breaker_.state(), BreakerState::open);
 }
 
+// A purge has nothing to ask in some stores, and an empty batch in none.
+TEST_F(BreakerStoreTest, TakesNothingForAnAnswerThatNeedNotAskTheStore) {
+  for (int call = 0; call < 3; ++call) {
+    faulty_.on(StoreCall::begin).fail_next(1, Fault::request_lost);
+    EXPECT_EQ(code_of_begin("a"), Errc::store_unavailable);
+    if (call == 2) break;
+    breaker_.purge(10);
+    EXPECT_TRUE(breaker_.renew_many({}).empty());
+    EXPECT_TRUE(breaker_.begin_many({}).empty());
+  }
+  EXPECT_EQ(breaker_.state(), BreakerState::open);
+
+  clock_.advance(1s);
+  faulty_.on(StoreCall::find).fail_next(1, Fault::request_lost);
+  EXPECT_EQ(code_of([&] { breaker_.purge(10); }), Errc::store_unavailable);
+  EXPECT_EQ(breaker_.state(), BreakerState::open);
+  EXPECT_EQ(faulty_.on(testing::AdminCall::purge).calls(), 2U);
+  clock_.advance(1s);
+  breaker_.purge(10);
+  EXPECT_EQ(breaker_.state(), BreakerState::closed);
+}
+
 TEST_F(BreakerStoreTest, LeavesFinishedRecordsToACacheOverIt) {
   CachingStore cache{breaker_, {.clock = &clock_}};
   IdempotencyGuard guard{cache};
@@ -299,6 +321,38 @@ TEST(BreakerStoreOverSqlite, RefusesTransactionsOfItsOwnAndLeavesTheCallersAlone
   EXPECT_EQ(result.status(), RunStatus::executed);
   EXPECT_EQ(file.business_rows(), 1U);
   EXPECT_EQ(breaker.state(), BreakerState::closed) << "the database has answered";
+}
+
+// What opens a transaction need not ask the store yet, nor what looks ahead or completes in it.
+TEST(BreakerStoreOverSqlite, OpensWhenNoTransactionCanBegin) {
+  testing_support::SqliteFile file;
+  testing::FaultyStore<SqliteStore> faulty{file.first()};
+  BreakerStore breaker{faulty, {.failure_threshold = 3, .clock = &file.clock()}};
+  IdempotencyGuard guard{breaker};
+  const auto transact = [&](const std::string& key) {
+    return ending_of([&] {
+      static_cast<void>(
+          guard.run_in_transaction({.key = {"transfer", key}}, [](SqliteTransaction& transaction) {
+            testing_support::SqliteFile::add_business_row(transaction);
+            return 7;
+          }));
+    });
+  };
+
+  faulty.on(StoreCall::begin).fail_always(Fault::request_lost);
+  for (int call = 0; call < 3; ++call)
+    EXPECT_EQ(transact("a"), Errc::store_unavailable);
+  EXPECT_EQ(breaker.state(), BreakerState::open);
+
+  file.clock().advance(1s);
+  faulty.on(StoreCall::find).fail_next(1, Fault::request_lost);
+  EXPECT_EQ(transact("a"), Errc::store_unavailable);
+  EXPECT_EQ(breaker.state(), BreakerState::open) << "a look has failed";
+  file.clock().advance(1s);
+  faulty.heal();
+  EXPECT_EQ(transact("a"), std::nullopt);
+  EXPECT_EQ(breaker.state(), BreakerState::closed);
+  EXPECT_EQ(file.business_rows(), 1U);
 }
 
 TEST(BreakerStoreOptions, AreCheckedWhenItIsMade) {

@@ -50,18 +50,18 @@ class CircuitBreaker {
       if (!told_) breaker_->abandoned(*this);
     }
 
-    /// Calls, and passes on what comes back.
+    /// Calls a store that answers or throws, and passes on what comes back.
     template <class Call>
     std::invoke_result_t<Call&> watch(Call call) {
+      std::invoke_result_t<Call&> answer = watch_failures(call);
+      reached();
+      return answer;
+    }
+    /// The same for a call that may come back without having asked the store, which says nothing of it.
+    template <class Call>
+    std::invoke_result_t<Call&> watch_failures(Call call) {
       try {
-        if constexpr (std::is_void_v<std::invoke_result_t<Call&>>) {
-          call();
-          reached();
-        } else {
-          std::invoke_result_t<Call&> answer = call();
-          reached();
-          return answer;
-        }
+        return call();
       } catch (const Error& error) {
         failed(error.code());
         throw;
@@ -71,6 +71,7 @@ class CircuitBreaker {
       told_ = true;
       breaker_->reached(*this);
     }
+    [[nodiscard]] bool is_probe() const noexcept { return is_probe_; }
     void failed(Errc code) noexcept {
       told_ = true;
       breaker_->failed(*this, code);

@@ -22,6 +22,9 @@ inline namespace v0 {
 /// breaker never loses a result or a lease: `complete`, `fail`, `doubt`, `mark_effect`, renewals, `release`, `find`, `resolve`,
 /// and everything within a transaction.
 ///
+/// An answer is what the store was asked for: opening a transaction, completing in it, committing and purging can do without, so a success
+/// of theirs says nothing, and where one of them would be the call that tries, the store is asked for a record first.
+///
 /// Failures are `Errc::store_unavailable`, `store_reply_lost` and `commit_unknown`, and a `release` without an answer.
 /// Duplicates, mismatches and refusals are answers: they close it. `store_busy` and `transaction_lost` neither open nor close it.
 ///
@@ -49,6 +52,7 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   }
   [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
       const std::vector<BeginRequest>& requests) requires BatchBeginStore<Inner> {
+    if (requests.empty()) return {};
     return admitted([&] { return inner_->begin_many(requests); });
   }
   [[nodiscard]] WriteOutcome issue(const IssueRequest& request) requires IssuingStore<Inner> {
@@ -75,6 +79,7 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   }
   [[nodiscard]] std::vector<WriteOutcome> renew_many(const std::vector<Renewal>& renewals) requires
       BatchStore<Inner> {
+    if (renewals.empty()) return {};
     return let_through([&] { return inner_->renew_many(renewals); });
   }
   ReleaseOutcome release(const Key& key, const Ownership& by,
@@ -101,7 +106,7 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
     return let_through([&] { return inner_->resolve(seen, resolution); });
   }
   std::size_t purge(std::size_t limit) requires AdminStore<Inner> {
-    return admitted([&] { return inner_->purge(limit); });
+    return admitted_after_a_look([&] { return inner_->purge(limit); });
   }
   [[nodiscard]] StoreStatistics statistics() requires AdminStore<Inner> {
     return admitted([&] { return inner_->statistics(); });
@@ -110,11 +115,11 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   /// Nothing while it refuses: then there is no looking ahead.
   [[nodiscard]] std::optional<Record> peek(const Key& key) requires detail::CanPeek<Inner> {
     if (state() != BreakerState::closed) return std::nullopt;
-    return let_through([&] { return inner_->peek(key); });
+    return let_through_unanswered([&] { return inner_->peek(key); });
   }
   [[nodiscard]] auto open_transaction(const TransactionOptions& options) requires
       TransactionalStore<Inner> {
-    return admitted([&] { return inner_->open_transaction(options); });
+    return admitted_after_a_look([&] { return inner_->open_transaction(options); });
   }
   /// Neither refused nor counted: the connection is the caller's.
   template <class ConnectionT>
@@ -131,7 +136,8 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
     requires TransactionalStore<Inner>
   [[nodiscard]] WriteOutcome complete(TransactionT& transaction, const Key& key,
                                       const Ownership& by, const Completion& completion) {
-    return let_through([&] { return inner_->complete(transaction, key, by, completion); });
+    return let_through_unanswered(
+        [&] { return inner_->complete(transaction, key, by, completion); });
   }
   template <class TransactionT>
     requires TransactionalStore<Inner>
@@ -139,7 +145,7 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   template <class TransactionT>
     requires TransactionalStore<Inner>
   void commit(TransactionT& transaction) {
-    let_through([&] { inner_->commit(transaction); });
+    let_through_unanswered([&] { inner_->commit(transaction); });
   }
   template <class TransactionT>
     requires TransactionalStore<Inner>
@@ -155,10 +161,23 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
     auto pass = breaker_.admit();
     return pass.watch(call);
   }
+  /// Some stores purge nothing and open nothing before they have to: whether this one is back, a look says.
+  template <class Call>
+  auto admitted_after_a_look(Call call) {
+    auto pass = breaker_.admit();
+    if (!pass.is_probe()) return pass.watch_failures(call);
+    static_cast<void>(pass.watch([this] { return inner_->find(Key("breaker", "look")); }));
+    return let_through_unanswered(call);
+  }
   template <class Call>
   auto let_through(Call call) {
     auto pass = breaker_.let_through();
     return pass.watch(call);
+  }
+  template <class Call>
+  auto let_through_unanswered(Call call) {
+    auto pass = breaker_.let_through();
+    return pass.watch_failures(call);
   }
 
   Inner* inner_;
