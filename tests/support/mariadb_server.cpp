@@ -120,6 +120,7 @@ std::vector<std::string> MariaDbServer::installation() const {
             "--tmpdir=" + directory_.file("tmp"),
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
+            "--force",  // also where the host does not know its own name
             "--innodb-log-file-size=16M",
             "--innodb-flush-log-at-trx-commit=0"};
   }
