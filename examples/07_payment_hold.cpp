@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "expect.hpp"
@@ -24,7 +25,9 @@ struct Receipt {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Receipt, order_id, charge_id)
 };
 template <>
-struct idempotency::Codec<Receipt> : idempotency::JsonCodec<Receipt> {};
+struct idempotency::Codec<Receipt> : idempotency::JsonCodec<Receipt> {
+  static constexpr std::string_view name = "receipt";  // stands in the record
+};
 
 /// Charges whatever it is asked for, and sometimes does not answer.
 class Bank {

@@ -4,6 +4,7 @@
 #include <idempotency/codecs/json.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace shop {
 
@@ -47,4 +48,6 @@ inline constexpr const char* charge_name = "charge";
 
 /// How a receipt is kept in a record: once, beside the type.
 template <>
-struct idempotency::Codec<shop::Receipt> : idempotency::JsonCodec<shop::Receipt> {};
+struct idempotency::Codec<shop::Receipt> : idempotency::JsonCodec<shop::Receipt> {
+  static constexpr std::string_view name = "receipt";  // stands in the record
+};

@@ -52,7 +52,7 @@ inline constexpr char result_format = '\1';
 template <class T>
 void take_form(ByteReader& in) {
   if (in.take_byte() != static_cast<std::uint8_t>(result_format)) {
-    throw_codec_mismatch("written in a format of another version of this library");
+    throw_codec_mismatch("no result of encode_result, or one of another version of this library");
   }
   FormMatcher form(in);
   describe<T>(form);

@@ -53,8 +53,25 @@ constexpr auto type_characters = [] {
   return allowed;
 }();
 
+/// Control characters as \xNN: the text goes into a log.
+std::string printable(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string shown;
+  for (const char character : text) {
+    if (is_control(character)) {
+      const unsigned byte = static_cast<unsigned char>(character);
+      shown += "\\x";
+      shown += digits[byte >> 4U];
+      shown += digits[byte & 0xfU];
+    } else {
+      shown += character;
+    }
+  }
+  return shown;
+}
+
 [[noreturn]] void refuse(const char* message, std::string_view offender) {
-  throw Error(Errc::invalid_key, message, std::string(offender));
+  throw Error(Errc::invalid_key, message, printable(offender));
 }
 
 void check_type(std::string_view type) {

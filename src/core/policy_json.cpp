@@ -47,6 +47,24 @@ class CountingIterator {
   std::size_t* line_;
 };
 
+/// Errors: `Errc::invalid_argument`, also for a folder.
+std::string text_of_file(const std::string& path) {
+  std::string text;
+  bool is_read = false;
+  try {
+    std::ifstream file(path, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    is_read = static_cast<bool>(file);
+  } catch (const std::ios_base::failure&) {  // what libstdc++ says of a folder, asked for or not
+    is_read = false;
+  }
+  if (!is_read) {
+    throw Error(Errc::invalid_argument, "the policy file cannot be read; check its path and rights",
+                path);
+  }
+  return text;
+}
+
 struct Unit {
   std::string_view name;
   milliseconds length;
@@ -109,7 +127,10 @@ class PolicyReader {
     in_policy();
     if (milliseconds* duration = duration_member()) {
       const std::optional<milliseconds> parsed = parse_duration(text);
-      if (!parsed) refuse("a duration is a whole number and a unit: ms, s, m, h or d (\"30s\")");
+      if (!parsed) {
+        refuse(
+            "a duration is a whole number, not too large, and a unit: ms, s, m, h or d (\"30s\")");
+      }
       *duration = *parsed;
     } else if (member_ == "on_expired_lease") {
       policy_.on_expired_lease =
@@ -118,7 +139,9 @@ class PolicyReader {
       policy_.on_store_failure = choose(text, "refuse", OnStoreFailure::refuse, "run_unprotected",
                                         OnStoreFailure::run_unprotected);
     } else {
-      refuse_member("a policy's member is unknown, or its value is not text");
+      refuse_member(member_ == "max_result_bytes"
+                        ? "max_result_bytes is a number of bytes, without a unit"
+                        : "a policy's member is unknown");
     }
     return true;
   }
@@ -128,9 +151,8 @@ class PolicyReader {
     if (duration_member() != nullptr) {
       refuse_member("a duration is text with a unit, such as \"500ms\", \"30s\" or \"2h\"");
     }
-    if (member_ != "max_result_bytes") {
-      refuse_member("a policy's member is unknown, or its value is not a number");
-    }
+    if (is_choice()) refuse_member("the value is text");
+    if (member_ != "max_result_bytes") refuse_member("a policy's member is unknown");
     policy_.max_result_bytes = number;
     return true;
   }
@@ -162,7 +184,18 @@ class PolicyReader {
            "; members are lease, success_retention, failure_retention, wait, on_expired_lease, "
            "on_store_failure, max_result_bytes and max_total_hold");
   }
-  bool wrong_kind() const { refuse_member("a value is of the wrong kind"); }
+  bool wrong_kind() {
+    in_policy();
+    if (duration_member() != nullptr) {
+      refuse_member("a duration is text with a unit, such as \"500ms\", \"30s\" or \"2h\"");
+    }
+    if (is_choice()) refuse_member("the value is text");
+    refuse_member(member_ == "max_result_bytes" ? "max_result_bytes is a whole number, 0 or more"
+                                                : "a policy's member is unknown");
+  }
+  [[nodiscard]] bool is_choice() const noexcept {
+    return member_ == "on_expired_lease" || member_ == "on_store_failure";
+  }
   void in_policy() const {
     if (depth_ != 2) refuse("a policy is an object");
   }
@@ -222,12 +255,7 @@ PolicyTable PolicyTable::from_json(std::string_view text) {
 }
 
 PolicyTable PolicyTable::from_json_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
-    throw Error(Errc::invalid_argument, "the policy file cannot be read; check its path and rights",
-                path);
-  }
+  const std::string text = text_of_file(path);
   try {
     return from_json(text);
   } catch (const Error& error) {

@@ -223,7 +223,10 @@ void prepare_schema(Connection& connection, std::string_view database, std::stri
                     MySqlSchema schema) {
   if (!check_table(connection, database, table)) {
     if (schema == MySqlSchema::expect) {
-      refuse("the table of records is missing; run schema/mysql.sql, or create_schema()", table);
+      refuse(
+          "the table of records is missing; make it with `idempotencyctl schema migrate`, "
+          "schema/mysql.sql or create_schema()",
+          table);
     }
     const std::string name = quoted_table(database, table);
     static_cast<void>(connection.run(create_table_statement(name), Stage::write));

@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 8> own_labels{"type", "outcome", "disposi
 
 // Values of labels that are known before they occur.
 constexpr std::array<std::string_view, 3> dispositions{"retryable", "permanent", "uncertain"};
+constexpr std::array<std::string_view, 3> verdicts{"succeeded", "failed", "retry"};
 constexpr std::array<std::string_view, 3> outcomes_behind{"recorded", "lost", "given up"};
 constexpr std::array breaker_states{BreakerState::closed, BreakerState::open,
                                     BreakerState::half_open};
@@ -167,6 +168,8 @@ struct PrometheusObserver::Impl {
       exceptions.Add(with_own({{"type", type}, {"disposition", std::string(disposition)}}));
     for (const std::string_view outcome : outcomes_behind)
       behind.Add(with_own({{"type", type}, {"outcome", std::string(outcome)}}));
+    for (const std::string_view verdict : verdicts)
+      resolved.Add(with_own({{"type", type}, {"verdict", std::string(verdict)}}));
     return made;
   }
 

@@ -143,7 +143,15 @@ void Connection::encrypt(const RedisOptions& options, SteadyTime deadline) {
     write(tls_->outgoing(), deadline, nothing);
     tls_->sent();
     if (progress == Tls::Progress::done) return;
-    tls_->incoming(read(deadline));
+    try {
+      tls_->incoming(read(deadline));
+    } catch (const Broken& broken) {
+      if (broken.cause != Broken::Cause::timed_out) throw;
+      throw Error(Errc::store_unavailable,
+                  "redis store: the server did not shake hands in time; see that this port speaks "
+                  "TLS, or repeat the call",
+                  broken.words);
+    }
   }
 }
 

@@ -83,8 +83,9 @@ void take_host_and_port(std::string_view authority, RedisOptions& options) {
 }
 
 void take_database(std::string_view text, RedisOptions& options) {
-  options.database =
-      to_number<std::uint32_t>(text, "the database of a Redis address is a number: redis://host/5");
+  options.database = to_number<std::uint32_t>(
+      text,
+      "the database of a Redis address is a number: redis://host/5, unix:///run/redis.sock?db=5");
 }
 
 RedisOptions of_socket(std::string_view rest) {

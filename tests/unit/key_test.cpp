@@ -54,6 +54,15 @@ TEST(Key, DistinguishesTrailingAndLeadingSpaces) {  // MY-02
   EXPECT_NE(Key("order", "k "), Key("order", "k  "));
 }
 
+TEST(Key, ShowsNoControlCharacterWhenItIsRefused) {
+  try {
+    Key("order", "a\n\x1b[2J");
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.detail(), "a\\x0a\\x1b[2J");
+  }
+}
+
 TEST(Key, RefusesControlCharactersInItsValue) {  // MY-02, KF-05
   for (int byte = 0; byte < 256; ++byte) {
     const std::string value = "k"s + static_cast<char>(byte);

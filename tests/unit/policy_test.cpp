@@ -192,13 +192,34 @@ TEST(PolicyFile, RefusesWrongKindsAndUnits) {
   }
 }
 
+TEST(PolicyFile, SaysWhatAMemberWants) {
+  const auto wants = [](const std::string& member, const std::string& words) {
+    const Error error = error_of_json(R"({"x": {)" + member + "}}");
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos)
+        << member << ": " << error.what();
+  };
+  wants(R"("max_result_bytes": "64k")", "max_result_bytes is a number of bytes");
+  wants(R"("max_result_bytes": -1)", "max_result_bytes is a whole number");
+  wants(R"("max_result_bytes": [])", "max_result_bytes is a whole number");
+  wants(R"("lease": 5)", "a duration is text with a unit");
+  wants(R"("lease": null)", "a duration is text with a unit");
+  wants(R"("lease": "99999999999999d")", "not too large");
+  wants(R"("on_expired_lease": 5)", "the value is text");
+  wants(R"("on_expired_lease": true)", "the value is text");
+  wants(R"("leese": "5s")", "a policy's member is unknown");
+  wants(R"("leese": 5)", "a policy's member is unknown");
+  wants(R"("leese": {})", "two levels");
+}
+
 TEST(PolicyFile, SaysWhichFileCannotBeRead) {
-  try {
-    static_cast<void>(PolicyTable::from_json_file("no/such/policies.json"));
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::invalid_argument);
-    EXPECT_EQ(error.detail(), "no/such/policies.json");
+  for (const std::string path : {"no/such/policies.json", "/"}) {
+    try {
+      static_cast<void>(PolicyTable::from_json_file(path));
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::invalid_argument);
+      EXPECT_EQ(error.detail(), path);
+    }
   }
 }
 

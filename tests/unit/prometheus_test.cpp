@@ -191,7 +191,6 @@ TEST_F(PrometheusObserverTest, CountsWhatHappensToLeasesAndSettlements) {
   EXPECT_EQ(counter("idempotency_hazards_total", {}), 1);
 }
 
-// What begins at 1 has no increase: `increase()` and `rate()` need to have seen the 0.
 TEST_F(PrometheusObserverTest, ShowsTheStateOfEachBreaker) {
   PrometheusObserver metrics(registry_, {.labels = {{"service", "payments"}}});
   MemoryStore memory;
@@ -221,6 +220,7 @@ TEST_F(PrometheusObserverTest, ShowsTheStateOfEachBreaker) {
   EXPECT_EQ(states("second"), "100");
 }
 
+// What begins at 1 has no increase: `increase()` and `rate()` need to have seen the 0.
 TEST_F(PrometheusObserverTest, HasTheCountersThatAlertsUseBeforeAnythingHappens) {
   PrometheusObserver metrics(registry_, {.labels = {{"service", "shop"}}, .types = {"payment"}});
 
@@ -235,6 +235,12 @@ TEST_F(PrometheusObserverTest, HasTheCountersThatAlertsUseBeforeAnythingHappens)
                       {{"service", "shop"}, {"type", "payment"}, {"outcome", outcome}}),
               0)
         << outcome;
+  }
+  for (const char* verdict : {"succeeded", "failed", "retry"}) {
+    EXPECT_EQ(counter("idempotency_resolved_total",
+                      {{"service", "shop"}, {"type", "payment"}, {"verdict", verdict}}),
+              0)
+        << verdict;
   }
   for (const char* code : {"store_unavailable", "store_busy", "store_full", "store_corrupt"}) {
     EXPECT_EQ(counter("idempotency_store_errors_total",

@@ -50,6 +50,7 @@ struct ResolveOptions {
   std::optional<std::string> failed;  ///< the text that later calls get; empty: a neutral one
   std::string result_file;
   std::optional<std::string> result_text;
+  std::vector<std::string> result_json;   ///< the codec's name, and a file
   std::optional<int> http_status;         ///< the result is a response
   std::vector<std::string> http_headers;  ///< "Name: value"
   std::string http_body;                  ///< a file

@@ -38,7 +38,7 @@ _idempotencyctl() {
     watch) words="--every --times" ;;
     key) words="--digested --derived" ;;
     resolve)
-      words="--success --failed --retry --result --result-text --http-status --http-header --http-body --retention --policies --fence --margin --force --reason"
+      words="--success --failed --retry --result --result-text --result-json --http-status --http-header --http-body --retention --policies --fence --margin --force --reason"
       ;;
     release) words="--force --policies --reason" ;;
     purge) words="--batch --pause --reason" ;;

@@ -97,7 +97,7 @@ std::string fetch(const std::string& origin, const std::string& path, const std:
            !stop.stop_requested();
   });
   if (body.size() > most_bytes) throw Ending(Exit::store, "more than 16 MiB of metrics");
-  if (!result) throw Ending(Exit::store, "no answer: " + httplib::to_string(result.error()));
+  if (!result) throw Ending(Exit::store, "no answer (" + httplib::to_string(result.error()) + ")");
   constexpr int ok = 200;
   if (result->status != ok) {
     throw Ending(Exit::store, "answers with status " + std::to_string(result->status));

@@ -114,6 +114,11 @@ void add_changes(CLI::App& app, Asked& asked) {
                       "The success' result: a file with what encode_result gives");
   resolve->add_option("--result-text", asked.resolve.result_text,
                       "The same of a handler that returns text");
+  resolve
+      ->add_option("--result-json", asked.resolve.result_json,
+                   "The same of a handler whose type has a JsonCodec: its name, and a file of JSON")
+      ->expected(2)
+      ->type_name("NAME FILE");
   resolve->add_option(
       "--http-status", asked.resolve.http_status,
       "The same of an HTTP request: the response that retries get, from 200 to 599");
@@ -221,6 +226,7 @@ Exit exit_of(const idempotency::Error& error) {
     case idempotency::Errc::invalid_key:
     case idempotency::Errc::invalid_argument:
     case idempotency::Errc::invalid_policy:
+    case idempotency::Errc::store_refused:  // rights, schema, set-up: repeating does not mend it
       return Exit::usage;
     default:
       return Exit::store;

@@ -96,7 +96,7 @@ Exit get(const Settings& settings, const GetOptions& options) {
 
 Exit list(const Settings& settings, const ListOptions& options) {
   idem::RecordFilter filter;
-  if (!options.type.empty()) filter.type = options.type;
+  if (!options.type.empty()) filter.type = std::string(idem::Key(options.type, "any").type());
   filter.state = parse_state(options.state);
   if (!options.older_than.empty()) filter.unchanged_for = parse_duration(options.older_than);
   const auto store = open(settings);

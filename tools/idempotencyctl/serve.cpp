@@ -14,15 +14,14 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <thread>
 
 #include "commands.hpp"
 #include "console_api.hpp"
 #include "console_page.hpp"
 #include "settle.hpp"
+#include "text.hpp"
 
 namespace idempotencyctl {
 
@@ -69,9 +68,7 @@ Listen parse_listen(const std::string& text) {
 std::string read_token(const std::string& file) {
   std::string token;
   if (!file.empty()) {
-    std::ifstream stream(file, std::ios::binary);
-    token.assign(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
-    if (!stream) throw Ending(Exit::usage, "--token-file: cannot read " + printable(file));
+    token = bytes_of(file);
     struct stat status {};
     if (::stat(file.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
       std::cerr << "everybody on this host can read the token in " << printable(file) << '\n';

@@ -1,7 +1,5 @@
 #include "settle.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "text.hpp"
@@ -102,13 +100,6 @@ std::optional<idem::Record> look_again(idem::AnyStore& store, const idem::Key& k
   }
 }
 
-std::string bytes_of(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (!stream) throw Ending(Exit::usage, "cannot read " + printable(file));
-  return bytes;
-}
-
 milliseconds retention_of(const ResolveOptions& options, const idem::Key& key) {
   if (!options.retention.empty()) return parse_duration(options.retention);
   if (options.policies.empty()) return idem::Resolution{}.retention;
@@ -122,10 +113,10 @@ void check_verdict(const ResolveOptions& options) {
       (options.success ? 1 : 0) + (options.retry ? 1 : 0) + (options.failed ? 1 : 0);
   if (verdicts != 1) throw Ending(Exit::usage, "one of --success, --failed [TEXT] and --retry");
   const int results = (options.result_file.empty() ? 0 : 1) + (options.result_text ? 1 : 0) +
-                      (options.http_status ? 1 : 0);
+                      (options.result_json.empty() ? 0 : 1) + (options.http_status ? 1 : 0);
   if (results > 0 && !options.success) throw Ending(Exit::usage, "only a success has a result");
   if (results > 1) {
-    throw Ending(Exit::usage, "one of --result, --result-text and --http-status");
+    throw Ending(Exit::usage, "one of --result, --result-text, --result-json and --http-status");
   }
   const bool has_parts = !options.http_headers.empty() || !options.http_body.empty();
   if (has_parts && !options.http_status) {
@@ -178,9 +169,39 @@ std::string response_of(const ResolveOptions& /*options*/) {
 }
 #endif
 
+/// What `encode_result` gives for a type with a `JsonCodec` of this name.
+std::string json_result_of(const std::string& name, const std::string& file) {
+  if (!idem::detail::is_codec_name(name)) {
+    throw Ending(Exit::usage, "'" + printable(name) + "' is no codec's name");
+  }
+  std::string result{idem::detail::result_format};
+  result += '{' + name + '}';
+  try {
+    idem::append_sized(result, nlohmann::json::parse(bytes_of(file)).dump());
+  } catch (const nlohmann::json::exception& problem) {
+    throw Ending(Exit::usage, printable(file) + " holds no JSON: " + printable(problem.what()));
+  }
+  return result;
+}
+
+std::string encoded_result_of(const std::string& file) {
+  std::string result = bytes_of(file);
+  if (!result.starts_with(idem::detail::result_format) || result.size() < 2) {
+    throw Ending(Exit::usage,
+                 printable(file) +
+                     " holds no encoded result, and every later call would fail on it: it is what "
+                     "encode_result gives, or `get --result-file` writes. For text and JSON there "
+                     "are --result-text and --result-json");
+  }
+  return result;
+}
+
 std::optional<std::string> result_of(const ResolveOptions& options) {
   if (options.http_status) return response_of(options);
-  if (!options.result_file.empty()) return bytes_of(options.result_file);
+  if (!options.result_json.empty()) {
+    return json_result_of(options.result_json.at(0), options.result_json.at(1));
+  }
+  if (!options.result_file.empty()) return encoded_result_of(options.result_file);
   if (options.result_text) return idem::encode_result(*options.result_text);
   return std::nullopt;
 }
@@ -198,7 +219,8 @@ void check_reason(const std::string& reason) {
 }
 
 bool has_result(const ResolveOptions& options) noexcept {
-  return !options.result_file.empty() || options.result_text || options.http_status;
+  return !options.result_file.empty() || options.result_text || !options.result_json.empty() ||
+         options.http_status;
 }
 
 idem::Resolution resolution_of(const ResolveOptions& options, const idem::Key& key) {
@@ -226,7 +248,7 @@ void check_unsettled(const idem::Record& seen, idem::Timestamp now) {
   if (seen.state == idem::RecordState::processing) {
     throw Ending(Exit::refused,
                  "nothing was changed: its owner is alive, or nobody can say that it is not: " +
-                     lease_of(seen, now) + ". `release takes it from an owner that hangs");
+                     lease_of(seen, now) + ". `release` takes it from an owner that hangs");
   }
   throw Ending(Exit::refused, "nothing was changed: the record is " +
                                   std::string(idem::to_string(seen.state)) +

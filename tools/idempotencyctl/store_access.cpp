@@ -57,12 +57,12 @@ std::string sqlite_path(const Settings& settings) {
 int sqlite_schema_version(const Settings& settings) {
   const std::string path = sqlite_path(settings);
   if (!std::filesystem::exists(path)) {
-    throw Ending(Exit::store, "there is no file " + printable(path));
+    throw Ending(Exit::usage, "there is no file " + printable(path));
   }
   sqlite3* opened = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
   const std::unique_ptr<sqlite3, int (*)(sqlite3*)> connection(opened, sqlite3_close);
-  if (code != SQLITE_OK) throw Ending(Exit::store, "the file cannot be opened: " + printable(path));
+  if (code != SQLITE_OK) throw Ending(Exit::usage, "the file cannot be opened: " + printable(path));
   int version = 0;
   const auto take = [](void* to, int, char** cells, char**) {
     *static_cast<int*>(to) = cells[0] == nullptr ? 0 : std::atoi(cells[0]);
@@ -72,7 +72,7 @@ int sqlite_schema_version(const Settings& settings) {
       "SELECT version FROM \"" + prefix_of(settings) + "schema\" WHERE part = 'record'";
   const int answer = sqlite3_exec(connection.get(), sql.c_str(), take, &version, nullptr);
   if (answer == SQLITE_NOTADB) {
-    throw Ending(Exit::store, "the file is no SQLite database: " + printable(path));
+    throw Ending(Exit::usage, "the file is no SQLite database: " + printable(path));
   }
   return version;
 }
@@ -132,7 +132,7 @@ OpenedStore open(const Settings& settings, idem::Observer* observer, OnMissingSc
 #ifdef IDEMPOTENCYCTL_SQLITE
   if (settings.store.starts_with("sqlite:")) {
     if (missing != OnMissingSchema::make && sqlite_schema_version(settings) == 0) {
-      throw Ending(Exit::store, "the file holds no records: `schema migrate` makes the tables");
+      throw Ending(Exit::usage, "the file holds no records: `schema migrate` makes the tables");
     }
     idem::SqliteOptions options = idem::SqliteOptions::from_address(settings.store);
     options.observer = observer;
@@ -151,8 +151,12 @@ OpenedStore open(const Settings& settings, idem::Observer* observer, OnMissingSc
     throw Ending(Exit::usage, "a store in memory belongs to its process: there is none to look at");
   }
   static_cast<void>(missing);
-  static_cast<void>(idem::open_store(settings.store));  // throws, and says what this build opens
-  throw Ending(Exit::usage, "no store of this build opens the address");
+  std::string schemes;
+  for (const std::string& scheme : idem::openable_schemes())
+    if (scheme != "memory:") schemes += (schemes.empty() ? "" : ", ") + scheme;
+  throw Ending(Exit::usage, "no store of this build opens '" +
+                                printable(settings.store.substr(0, settings.store.find(':'))) +
+                                ":': the address must begin with one of: " + schemes);
 }
 
 }  // namespace idempotencyctl

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 
 #include "settings.hpp"
 
@@ -188,6 +190,16 @@ Json to_json(const idem::Record& record) {
   }
   if (!record.trace.empty()) json["trace"] = record.trace;
   return json;
+}
+
+std::string bytes_of(const std::string& file) {
+  try {
+    std::ifstream stream(file, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    if (stream) return bytes;
+  } catch (const std::ios_base::failure&) {  // what libstdc++ says of a folder, asked for or not
+  }
+  throw Ending(Exit::usage, "cannot read " + printable(file));
 }
 
 Json to_json(const idem::StoreStatistics& statistics) {

@@ -33,6 +33,9 @@ using Json = nlohmann::ordered_json;
 /// Throws `Ending` (usage) for what is no state; empty: none.
 [[nodiscard]] std::optional<idem::RecordState> parse_state(std::string_view text);
 
+/// What a file holds. Throws `Ending` (usage) when it cannot be read.
+[[nodiscard]] std::string bytes_of(const std::string& file);
+
 /// One line; bytes that are no UTF-8 are replaced.
 [[nodiscard]] std::string line_of(const Json& value);
 /// A record with all that it holds, but for the bytes of its result.

@@ -131,6 +131,7 @@ enum class ConsumeEnd : std::uint8_t {
   stop_requested,  ///< the stop token said so
   refused,         ///< a disposition said `MessageFlow::stop`; the message stays with the broker
 };
+[[nodiscard]] std::string_view to_string(ConsumeEnd end) noexcept;
 
 }  // namespace v0
 }  // namespace idempotency

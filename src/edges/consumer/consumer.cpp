@@ -105,6 +105,16 @@ std::string_view to_string(MessageAction action) noexcept {
   return "unknown";
 }
 
+std::string_view to_string(ConsumeEnd end) noexcept {
+  switch (end) {
+    case ConsumeEnd::stop_requested:
+      return "stop_requested";
+    case ConsumeEnd::refused:
+      return "refused";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(MessageReason reason) noexcept {
   switch (reason) {
     case MessageReason::done:
@@ -165,11 +175,14 @@ void ConsumerCore::check_retention(const Policy& policy) const {
   }
   own_delays += options_.longest_delay * (options_.max_attempts - attempt);
   const milliseconds span = std::max(options_.redelivery_span, own_delays);
-  if (std::min(policy.success_retention, policy.failure_retention) < span) {
+  const milliseconds kept = std::min(policy.success_retention, policy.failure_retention);
+  if (kept < span) {
     throw Error(Errc::invalid_policy,
                 "the policy forgets a message sooner than the broker may deliver it again; make "
                 "success_retention and failure_retention longer than ConsumerOptions::"
-                "redelivery_span and the consumer's own delays together");
+                "redelivery_span and the consumer's own delays together",
+                "kept for " + std::to_string(kept.count()) + " ms, needed are " +
+                    std::to_string(span.count()) + " ms");
   }
 }
 
