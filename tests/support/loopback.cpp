@@ -18,12 +18,42 @@ namespace idempotency::testing_support {
 
 namespace {
 
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
 sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return address;
+}
+
+/// On a free port. One client more than `waiting` may wait to be accepted.
+Socket listening(int waiting) {
+  Socket made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = loopback(0);
+  if (::bind(made.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(made.descriptor(), waiting) != 0) {
+    fail("listening on the loopback");
+  }
+  return made;
+}
+
+std::uint16_t port_of(const Socket& socket) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    fail("the port of a socket");
+  }
+  return ntohs(address.sin_port);
+}
+
+int connect(const Socket& socket, std::uint16_t port) {
+  const sockaddr_in address = loopback(port);
+  return ::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address),
+                   sizeof address);
 }
 
 void send_without_delay(const Socket& socket) {
@@ -64,11 +94,7 @@ std::string_view Socket::receive(std::span<char> buffer) const {
 
 Socket connected_to(std::uint16_t port) {
   Socket made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = loopback(port);
-  if (::connect(made.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-      0) {
-    return {};
-  }
+  if (connect(made, port) != 0) return {};
   send_without_delay(made);
   return made;
 }
@@ -86,18 +112,11 @@ std::optional<Readable> wait_to_read(const Socket& first, const Socket& second,
 }
 
 LoopbackServer::LoopbackServer(Serve serve)
-    : serve_(std::move(serve)), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_in address = loopback(0);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
+    : serve_(std::move(serve)), listener_(listening(64)), port_(port_of(listener_)) {
   int ends[2] = {-1, -1};
-  if (::bind(listener_.descriptor(), any, size) != 0 || ::listen(listener_.descriptor(), 64) != 0 ||
-      ::getsockname(listener_.descriptor(), any, &size) != 0 || ::pipe2(ends, O_CLOEXEC) != 0) {
-    throw std::system_error(errno, std::generic_category(), "listening on the loopback");
-  }
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail("a pipe");
   ended_ = Socket(ends[0]);
   to_end_ = Socket(ends[1]);
-  port_ = ntohs(address.sin_port);
   acceptor_ = std::thread([this] { accept_clients(); });
 }
 
@@ -122,6 +141,13 @@ void LoopbackServer::accept_clients() const {
       serve_(std::move(client), ended_);
       one.over = true;
     });
+  }
+}
+
+BlackHole::BlackHole() : listener_(listening(0)), port_(port_of(listener_)) {
+  for (Socket& waiting : waiting_) {
+    waiting = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(connect(waiting, port_));
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -73,8 +73,21 @@ class LoopbackServer {
   Socket listener_;
   Socket ended_;   // of a pipe,
   Socket to_end_;  // and its other end, closed when this is destroyed
-  std::uint16_t port_ = 0;
+  std::uint16_t port_;
   std::thread acceptor_;
+};
+
+/// A port of the loopback where nobody answers, not even with a refusal: the queue of those who want to connect is full.
+class BlackHole {
+ public:
+  BlackHole();
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+ private:
+  Socket listener_;
+  std::uint16_t port_;
+  std::array<Socket, 8> waiting_;
 };
 
 }  // namespace idempotency::testing_support
