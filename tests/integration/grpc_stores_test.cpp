@@ -6,9 +6,7 @@
 
 #include "idempotency/stores/open.hpp"
 #include "support/grpc_shop.hpp"
-#include "support/mariadb_server.hpp"
-#include "support/redis_server.hpp"
-#include "support/temporary_directory.hpp"
+#include "support/real_store.hpp"
 
 namespace idempotency {
 namespace {
@@ -18,9 +16,8 @@ using testing_support::GrpcCharge;
 using testing_support::GrpcShop;
 using testing_support::local_grpc_channel;
 using testing_support::LocalGrpcServer;
-using testing_support::MariaDbServer;
-using testing_support::RedisServer;
-using testing_support::TemporaryDirectory;
+using testing_support::RealStore;
+using testing_support::StoreKind;
 
 void expect_one_effect(const std::shared_ptr<grpc::Channel>& here,
                        const std::shared_ptr<grpc::Channel>& there) {
@@ -68,29 +65,23 @@ void expect_all_of_it(AnyStore& one, AnyStore& other) {
   expect_replayed_refusals(shop_here, here, there);
 }
 
-void expect_all_of_it(const std::string& address) {
-  AnyStore here = open_store(address);
-  AnyStore there = open_store(address);
-  expect_all_of_it(here, there);
-}
-
-TEST(GrpcOverEachStore, ReplaysFromMemory) {
+TEST(GrpcOverOneStore, ReplaysFromMemory) {
   AnyStore store = open_store("memory:");
   expect_all_of_it(store, store);
 }
 
-TEST(GrpcOverEachStore, ReplaysFromASqliteFile) {
-  const TemporaryDirectory folder;
-  expect_all_of_it("sqlite:" + folder.file("records.db"));
+class GrpcOverEachStore : public ::testing::TestWithParam<StoreKind> {};
+
+TEST_P(GrpcOverEachStore, Replays) {
+  const RealStore real(GetParam());
+  AnyStore here = open_store(real.address());
+  AnyStore there = open_store(real.address());
+  expect_all_of_it(here, there);
 }
 
-TEST(GrpcOverEachStore, ReplaysFromARedisServer) {
-  expect_all_of_it("redis://127.0.0.1:" + std::to_string(RedisServer::shared().port()));
-}
-
-TEST(GrpcOverEachStore, ReplaysFromAMariaDbServer) {
-  expect_all_of_it(MariaDbServer::shared().address());
-}
+INSTANTIATE_TEST_SUITE_P(Stores, GrpcOverEachStore,
+                         ::testing::Values(StoreKind::sqlite, StoreKind::redis, StoreKind::mariadb),
+                         testing_support::name_of);
 
 }  // namespace
 }  // namespace idempotency

@@ -11,18 +11,15 @@
 #include "idempotency/patterns/token_service.hpp"
 #include "idempotency/stores/open.hpp"
 #include "support/local_http_server.hpp"
-#include "support/mariadb_server.hpp"
-#include "support/redis_server.hpp"
-#include "support/temporary_directory.hpp"
+#include "support/real_store.hpp"
 
 namespace idempotency {
 namespace {
 
 using namespace std::chrono_literals;
 using testing_support::LocalHttpServer;
-using testing_support::MariaDbServer;
-using testing_support::RedisServer;
-using testing_support::TemporaryDirectory;
+using testing_support::RealStore;
+using testing_support::StoreKind;
 
 /// One of several equal servers in front of one store.
 class Replica {
@@ -117,29 +114,23 @@ void expect_all_of_it(AnyStore& one, AnyStore& other) {
   expect_transient_failures_end(here);
 }
 
-void expect_all_of_it(const std::string& address) {
-  AnyStore here = open_store(address);
-  AnyStore there = open_store(address);
-  expect_all_of_it(here, there);
-}
-
-TEST(HttpOverEachStore, ReplaysFromMemory) {
+TEST(HttpOverOneStore, ReplaysFromMemory) {
   AnyStore store = open_store("memory:");
   expect_all_of_it(store, store);
 }
 
-TEST(HttpOverEachStore, ReplaysFromASqliteFile) {
-  const TemporaryDirectory folder;
-  expect_all_of_it("sqlite:" + folder.file("records.db"));
+class HttpOverEachStore : public ::testing::TestWithParam<StoreKind> {};
+
+TEST_P(HttpOverEachStore, Replays) {
+  const RealStore real(GetParam());
+  AnyStore here = open_store(real.address());
+  AnyStore there = open_store(real.address());
+  expect_all_of_it(here, there);
 }
 
-TEST(HttpOverEachStore, ReplaysFromARedisServer) {
-  expect_all_of_it("redis://127.0.0.1:" + std::to_string(RedisServer::shared().port()));
-}
-
-TEST(HttpOverEachStore, ReplaysFromAMariaDbServer) {
-  expect_all_of_it(MariaDbServer::shared().address());
-}
+INSTANTIATE_TEST_SUITE_P(Stores, HttpOverEachStore,
+                         ::testing::Values(StoreKind::sqlite, StoreKind::redis, StoreKind::mariadb),
+                         testing_support::name_of);
 
 }  // namespace
 }  // namespace idempotency

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 #include <mysql.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,12 +23,14 @@
 #include "mysql/mysql_schema.hpp"
 #include "support/error_of.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/loopback.hpp"
 #include "support/mariadb_server.hpp"
 
 namespace idempotency {
 namespace {
 
 using namespace std::chrono_literals;
+using testing_support::BlackHole;
 using testing_support::code_of;
 using testing_support::error_of;
 using testing_support::FaultProxy;
@@ -359,40 +359,6 @@ TEST_F(MySqlFaults, AreUnavailableWhenNobodyListens) {
 
   EXPECT_EQ(code_of([&] { MySqlStore store(options); }), Errc::store_unavailable);
 }
-
-/// A port of the loopback where nobody answers, not even with a refusal: the queue of those who want to connect is full.
-class BlackHole {
- public:
-  BlackHole() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
-    EXPECT_EQ(::bind(listener_, any, size), 0);
-    EXPECT_EQ(::listen(listener_, 0), 0);
-    EXPECT_EQ(::getsockname(listener_, any, &size), 0);
-    port_ = ntohs(address.sin_port);
-    for (int& waiting : waiting_) {
-      waiting = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-      static_cast<void>(::connect(waiting, any, size));
-    }
-  }
-  BlackHole(const BlackHole&) = delete;
-  BlackHole& operator=(const BlackHole&) = delete;
-  ~BlackHole() {
-    for (const int waiting : waiting_)
-      ::close(waiting);
-    ::close(listener_);
-  }
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-
- private:
-  int listener_ = -1;
-  int waiting_[4] = {-1, -1, -1, -1};
-  std::uint16_t port_ = 0;
-};
 
 TEST_F(MySqlFaults, AreUnavailableSoonWhereNobodyAnswersAtAll) {
   const BlackHole hole;

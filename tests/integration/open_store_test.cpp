@@ -40,9 +40,7 @@ class Hazards : public Observer {
   std::vector<std::string> told_;
 };
 
-std::string redis_address() {
-  return "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
-}
+std::string redis_address() { return RedisServer::shared().address(); }
 
 /// Two processes would each open a store of their own; so do the two guards here.
 void expect_one_store_behind(const std::string& address, const std::string& value) {

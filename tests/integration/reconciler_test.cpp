@@ -3,7 +3,6 @@
 #include "idempotency/operations/reconciler.hpp"
 
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,41 +16,24 @@
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/open.hpp"
-#include "idempotency/stores/redis.hpp"
 #include "support/child_process.hpp"
-#include "support/mariadb_server.hpp"
-#include "support/redis_server.hpp"
-#include "support/temporary_directory.hpp"
+#include "support/real_store.hpp"
 
 namespace idempotency {
 namespace {
 
 using namespace std::chrono_literals;
 using testing_support::ChildProcess;
-using testing_support::MariaDbServer;
-using testing_support::PlainConnection;
-using testing_support::RedisServer;
-using testing_support::TemporaryDirectory;
+using testing_support::RealStore;
+using testing_support::StoreKind;
 
-enum class Kind { sqlite, redis, mariadb };
-
-class ReconcilersOnStores : public ::testing::TestWithParam<Kind> {
+class ReconcilersOnStores : public ::testing::TestWithParam<StoreKind> {
  protected:
   static std::string name_of_test() {
     std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     return name.substr(0, name.find('/'));
   }
-  std::string address() const {
-    switch (GetParam()) {
-      case Kind::sqlite:
-        return "sqlite:" + (folder_.path() / "records.db").string();
-      case Kind::redis:
-        return "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
-      case Kind::mariadb:
-        return MariaDbServer::shared().address();
-    }
-    return {};
-  }
+  std::string address() const { return real_.address(); }
   /// A type of the test's own, of which another test has left nothing.
   std::string type() const { return name_of_test(); }
   Key key(int number) const { return {type(), std::to_string(100 + number)}; }
@@ -72,40 +54,6 @@ class ReconcilersOnStores : public ::testing::TestWithParam<Kind> {
     options.every = 1ms;
     return options;
   }
-  /// As another program, or a later version, would write over it.
-  void spoil(const Key& key) const {
-    const std::string value(key.value());
-    switch (GetParam()) {
-      case Kind::sqlite:
-        return run_sqlite("UPDATE idempotency_record SET mode = 9 WHERE value = CAST('" + value +
-                          "' AS BLOB)");
-      case Kind::redis:
-        RedisServer::shared().ask({"DEL", redis_name(key)});
-        RedisServer::shared().ask({"LPUSH", redis_name(key), "x"});
-        return;
-      case Kind::mariadb:
-        PlainConnection(MariaDbServer::shared().options())
-            .run("UPDATE idempotency_record SET mode = 9 WHERE value = '" + value + "'");
-        return;
-    }
-  }
-  void forget(const Key& key) const {
-    if (GetParam() == Kind::redis) RedisServer::shared().ask({"DEL", redis_name(key)});
-    if (GetParam() == Kind::mariadb) {
-      PlainConnection(MariaDbServer::shared().options())
-          .run("DELETE FROM idempotency_record WHERE value = '" + std::string(key.value()) + "'");
-    }
-  }
-  static std::string redis_name(const Key& key) {
-    return RedisOptions{}.prefix + ":{" + key.text() + '}';
-  }
-  void run_sqlite(const std::string& sql) const {
-    sqlite3* handle = nullptr;
-    ASSERT_EQ(sqlite3_open((folder_.path() / "records.db").c_str(), &handle), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
-    EXPECT_EQ(sqlite3_changes(handle), 1);
-    EXPECT_EQ(sqlite3_close(handle), SQLITE_OK);
-  }
   /// Passes until nothing is open any more.
   static void settle_all(AnyStore& store, const Reconciler::Resolve& resolve,
                          ReconcilerOptions options) {
@@ -116,7 +64,7 @@ class ReconcilersOnStores : public ::testing::TestWithParam<Kind> {
     Reconciler(store, resolve, options).run(stop.get_token());
   }
 
-  TemporaryDirectory folder_;
+  const RealStore real_{GetParam()};
 };
 
 TEST_P(ReconcilersOnStores, SettleWithEveryAnswer) {
@@ -295,7 +243,7 @@ TEST_P(ReconcilersOnStores, SettleOthersBesideARecordThatCannotBeRead) {
   AnyStore store = open_store(address());
   for (const int number : {1, 2, 3})
     leave_uncertain(store, key(number));
-  spoil(key(2));
+  real_.spoil(key(2));
 
   const ReconcileReport report =
       Reconciler(
@@ -309,14 +257,14 @@ TEST_P(ReconcilersOnStores, SettleOthersBesideARecordThatCannotBeRead) {
   EXPECT_EQ(report.notes.front().step, ReconcileStep::unreadable);
   EXPECT_EQ(store.find(key(1))->state, RecordState::success);
   EXPECT_EQ(store.find(key(3))->state, RecordState::success);
-  forget(key(2));
+  real_.forget(key(2));
 }
 
 TEST_P(ReconcilersOnStores, ListEveryRecordOnceBesideOneThatCannotBeRead) {
   AnyStore store = open_store(address());
   for (const int number : {1, 2, 3, 4})
     leave_uncertain(store, key(number));
-  spoil(key(2));
+  real_.spoil(key(2));
   std::vector<std::string> listed;
   std::vector<std::string> unreadable;
   std::string cursor;
@@ -335,22 +283,12 @@ TEST_P(ReconcilersOnStores, ListEveryRecordOnceBesideOneThatCannotBeRead) {
   EXPECT_FALSE(unreadable.empty());
   EXPECT_EQ(unreadable.front(), "102");
   EXPECT_GE(store.admin()->statistics().uncertain, 3U);
-  forget(key(2));
+  real_.forget(key(2));
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, ReconcilersOnStores,
-                         ::testing::Values(Kind::sqlite, Kind::redis, Kind::mariadb),
-                         [](const ::testing::TestParamInfo<Kind>& tested) {
-                           switch (tested.param) {
-                             case Kind::sqlite:
-                               return "Sqlite";
-                             case Kind::redis:
-                               return "Redis";
-                             case Kind::mariadb:
-                               return "MariaDb";
-                           }
-                           return "Unknown";
-                         });
+                         ::testing::Values(StoreKind::sqlite, StoreKind::redis, StoreKind::mariadb),
+                         testing_support::name_of);
 
 }  // namespace
 }  // namespace idempotency

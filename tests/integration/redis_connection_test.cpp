@@ -1,9 +1,6 @@
 // Connections: what a reconnect restores, what a pool bounds, and the traps of hiredis.
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +19,7 @@
 #include "support/error_of.hpp"
 #include "support/event.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/loopback.hpp"
 #include "support/redis_closing_socket.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
@@ -33,6 +31,7 @@ namespace {
 
 using namespace std::string_literals;
 using std::chrono::milliseconds;
+using testing_support::BlackHole;
 using testing_support::ChildProcess;
 using testing_support::code_of;
 using testing_support::error_of;
@@ -358,33 +357,14 @@ TEST(RedisConnections, AreGivenToWhoeverHasWaitedLongest) {
 }
 
 TEST(RedisConnections, AreNotWaitedForPastTheTimeoutWhereNobodyAnswers) {
-  // A listener whose queue is full: it drops whoever else asks, and says nothing.
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(::bind(listener, any, size), 0);
-  ASSERT_EQ(::listen(listener, 0), 0);
-  ASSERT_EQ(::getsockname(listener, any, &size), 0);
-  std::vector<int> queued;
-  for (int number = 0; number < 8; ++number) {
-    queued.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    static_cast<void>(::connect(queued.back(), any, size));
-  }
-
-  RedisStore store(
-      RedisOptions{.port = ntohs(address.sin_port), .connect_timeout = milliseconds{100}});
+  const BlackHole hole;
+  RedisStore store(RedisOptions{.port = hole.port(), .connect_timeout = milliseconds{100}});
   const auto started = std::chrono::steady_clock::now();
   const Error error = error_of([&] { static_cast<void>(store.find(new_key())); });
 
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds{6});
   EXPECT_EQ(error.code(), Errc::store_unavailable) << error.detail();
   EXPECT_FALSE(error.effect_possible());
-  for (const int socket : queued)
-    ::close(socket);
-  ::close(listener);
 }
 
 TEST(RedisConnections, AreNeverMoreThanAllowed) {

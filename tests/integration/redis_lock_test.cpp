@@ -41,9 +41,7 @@ struct RedisLocksBackend {
   using Locks = RedisLocks<RedisStore>;
 
   static RedisOptions options() { return RedisServer::shared().options(); }
-  static std::string address() {
-    return "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
-  }
+  static std::string address() { return RedisServer::shared().address(); }
   static void clear() { RedisServer::shared().ask({"FLUSHALL"}); }
   static void remove(const Key& key) {
     RedisServer::shared().ask({"DEL", "idempotency:{" + key.text() + "}:lock"});

@@ -222,7 +222,7 @@ TEST(TokenRace, IsWonByOneOfTwoProcessesOnSqlite) {
 }
 
 TEST(TokenRace, IsWonByOneOfTwoProcessesOnRedis) {
-  const std::string address = "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
+  const std::string address = RedisServer::shared().address();
 
   expect_accepted_once(address);
   expect_nothing_lost(address);

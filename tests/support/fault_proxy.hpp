@@ -5,13 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <string_view>
-#include <thread>
-#include <vector>
+
+#include "support/loopback.hpp"
 
 namespace idempotency::testing_support {
 
@@ -42,9 +39,9 @@ class FaultProxy {
   FaultProxy(const FaultProxy&) = delete;
   FaultProxy& operator=(const FaultProxy&) = delete;
   /// Ends all connections and threads.
-  ~FaultProxy();
+  ~FaultProxy() = default;
 
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  [[nodiscard]] std::uint16_t port() const noexcept { return front_.port(); }
 
   void plan(Plan plan);
   /// The next request is harmed so, those after it are not.
@@ -67,21 +64,14 @@ class FaultProxy {
  private:
   struct Connection;
 
-  void accept_clients();
   class Underway;
   void serve(Connection& connection);
-  void wait_for_answer(const Connection& connection) const;
   [[nodiscard]] bool sleeps_through(const Connection& connection,
                                     std::chrono::milliseconds span) const;
   [[nodiscard]] NetworkFault next_request();
   /// A byte at a time; false when that cannot go on.
   [[nodiscard]] bool trickle(const Connection& connection, std::string_view reply);
   [[nodiscard]] std::chrono::milliseconds delay() const;
-
-  std::uint16_t server_port_;
-  std::uint16_t port_ = 0;
-  int listener_ = -1;
-  int wake_[2] = {-1, -1};
 
   mutable std::mutex mutex_;
   Plan plan_;
@@ -92,8 +82,7 @@ class FaultProxy {
   std::chrono::nanoseconds trickled_{0};
   std::size_t underway_ = 0;
   std::condition_variable settled_;
-  std::list<std::unique_ptr<Connection>> open_;
-  std::thread acceptor_;
+  LoopbackServer front_;  // the last: its threads use the others
 };
 
 }  // namespace idempotency::testing_support

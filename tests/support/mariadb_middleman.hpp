@@ -2,12 +2,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <string_view>
-#include <thread>
+
+#include "support/loopback.hpp"
 
 namespace idempotency::testing_support {
 
@@ -40,30 +38,23 @@ class MariaDbMiddleman {
   MariaDbMiddleman(const MariaDbMiddleman&) = delete;
   MariaDbMiddleman& operator=(const MariaDbMiddleman&) = delete;
   /// Ends all connections and threads.
-  ~MariaDbMiddleman();
+  ~MariaDbMiddleman() = default;
 
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  [[nodiscard]] std::uint16_t port() const noexcept { return front_.port(); }
   void plan(Plan plan);
   [[nodiscard]] std::uint64_t commands() const;
 
  private:
   struct Connection;
 
-  void accept_clients();
   void serve(Connection& connection);
   [[nodiscard]] bool pass_commands(Connection& connection);
   [[nodiscard]] bool interfere(Connection& connection, std::string_view packet, bool& passed);
 
-  std::uint16_t server_port_;
-  std::uint16_t port_ = 0;
-  int listener_ = -1;
-  int wake_[2] = {-1, -1};
-
   mutable std::mutex mutex_;
   Plan plan_;
   std::uint64_t commands_ = 0;
-  std::list<std::unique_ptr<Connection>> open_;
-  std::thread acceptor_;
+  LoopbackServer front_;  // the last: its threads use the others
 };
 
 }  // namespace idempotency::testing_support

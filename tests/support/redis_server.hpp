@@ -49,6 +49,7 @@ class RedisServer {
   [[nodiscard]] std::string socket() const { return directory_.file("redis.sock"); }
   [[nodiscard]] const ChildProcess& process() const noexcept { return *process_; }
   [[nodiscard]] RedisOptions options() const { return {.host = "127.0.0.1", .port = port_}; }
+  [[nodiscard]] std::string address() const { return "redis://127.0.0.1:" + std::to_string(port_); }
 
   /// SIGKILL.
   void kill();

@@ -4,8 +4,9 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "support/loopback.hpp"
 
 namespace idempotency::testing_support {
 
@@ -20,25 +21,17 @@ class RedisStandIn {
   RedisStandIn(const RedisStandIn&) = delete;
   RedisStandIn& operator=(const RedisStandIn&) = delete;
   /// Ends all connections and threads.
-  ~RedisStandIn();
+  ~RedisStandIn() = default;
 
   /// One that passes everything on to a server and says that its version is another.
   static std::unique_ptr<RedisStandIn> of_version(std::uint16_t server_port, std::string version);
 
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  [[nodiscard]] std::uint16_t port() const noexcept { return server_.port(); }
 
  private:
-  using Serve = std::function<void(int client, int ended)>;
-  struct OfServe {
-    Serve serve;
-  };
-  explicit RedisStandIn(OfServe serve);
-  void accept_clients(const Serve& serve);
+  RedisStandIn(std::uint16_t server_port, std::string version);
 
-  std::uint16_t port_ = 0;
-  int listener_ = -1;
-  int ended_[2] = {-1, -1};  ///< a pipe; its other end is closed when this is destroyed
-  std::thread acceptor_;
+  LoopbackServer server_;
 };
 
 }  // namespace idempotency::testing_support

@@ -18,6 +18,7 @@
 #include "support/local_http_server.hpp"
 #include "support/redis_server.hpp"
 #include "support/temporary_directory.hpp"
+#include "tools/audit_lines.hpp"
 #include "tools/console_process.hpp"
 
 namespace idempotency {
@@ -237,7 +238,7 @@ TEST_F(ConsoleBrowser, SaysThatTheStoreIsAwayAndGoesOnWhenItIsBack) {
                                  .owner = OwnerToken::generate(),
                                  .mode = RecordMode::hold,
                                  .lease = 1ms}));
-  const ConsoleProcess console("redis://127.0.0.1:" + std::to_string(server.port()));
+  const ConsoleProcess console(server.address());
 
   ChildProcess browser = browse(console, "away");
   EXPECT_EQ(browser.next_line(), "away");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -111,14 +110,5 @@ class ConsoleProcess {
   ChildProcess process_;
   std::string url_;
 };
-
-/// The lines of an audit file.
-inline std::vector<nlohmann::json> audit_lines(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(file, line);)
-    lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
 
 }  // namespace idempotency::testing_support

@@ -1,7 +1,6 @@
 // The console in the browser, as programs and other sites' pages meet it; console_browser_test.cpp looks at it as people do.
 
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,11 +13,12 @@
 
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/open.hpp"
-#include "idempotency/stores/redis.hpp"
 #include "support/child_process.hpp"
 #include "support/local_http_server.hpp"
+#include "support/real_store.hpp"
 #include "support/redis_server.hpp"
 #include "support/temporary_directory.hpp"
+#include "tools/audit_lines.hpp"
 #include "tools/console_process.hpp"
 
 namespace idempotency {
@@ -69,7 +69,7 @@ class Console : public ::testing::TestWithParam<Kind> {
 
   std::string address() const {
     if (GetParam() == Kind::sqlite) return "sqlite:" + folder_.file("records.db");
-    return "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
+    return RedisServer::shared().address();
   }
   std::string audit_file() const { return folder_.file("audit.jsonl"); }
   ConsoleProcess start(std::vector<std::string> words = {}) const {
@@ -98,20 +98,12 @@ class Console : public ::testing::TestWithParam<Kind> {
             {"reason", "the bank says so"},
             {"who", "alice"}};
   }
-  /// As another program, or a later version, would write over it.
   void spoil(const Key& key) const {
     if (GetParam() == Kind::redis) {
-      const std::string name = RedisOptions{}.prefix + ":{" + key.text() + '}';
-      RedisServer::shared().ask({"DEL", name});
-      RedisServer::shared().ask({"LPUSH", name, "x"});
-      return;
+      testing_support::spoil_in_redis(RedisServer::shared(), key);
+    } else {
+      testing_support::spoil_in_sqlite(folder_.file("records.db"), key);
     }
-    sqlite3* handle = nullptr;
-    ASSERT_EQ(sqlite3_open(folder_.file("records.db").c_str(), &handle), SQLITE_OK);
-    const std::string sql = "UPDATE idempotency_record SET mode = 9 WHERE value = CAST('" +
-                            std::string(key.value()) + "' AS BLOB)";
-    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
-    EXPECT_EQ(sqlite3_close(handle), SQLITE_OK);
   }
   RecordState state_of(const Key& key) { return store_.find(key)->state; }
 
@@ -552,12 +544,12 @@ TEST_F(ConsoleAlone, EndsWellWhenItIsAskedTo) {
 
 TEST_F(ConsoleAlone, SaysThatTheStoreIsAwayAndGoesOnWhenItIsBack) {
   RedisServer server(RedisServer::durable());
-  AnyStore store = open_store("redis://127.0.0.1:" + std::to_string(server.port()));
+  AnyStore store = open_store(server.address());
   const Key key("payment", "1");
   const BeginRequest request{.key = key, .owner = OwnerToken::generate(), .lease = 1h};
   ASSERT_TRUE(std::holds_alternative<Acquired>(store.begin(request)));
   server.stop();
-  const ConsoleProcess console("redis://127.0.0.1:" + std::to_string(server.port()));
+  const ConsoleProcess console(server.address());
 
   const json away =
       console.await("/api/overview", [](const json& a) { return a.at("problem") != ""; });

@@ -21,7 +21,8 @@
 #include "support/mariadb_server.hpp"
 #include "support/redis_server.hpp"
 #include "support/temporary_directory.hpp"
-#include "terminal.hpp"
+#include "tools/audit_lines.hpp"
+#include "tools/terminal.hpp"
 
 namespace idempotency {
 namespace {
@@ -52,13 +53,7 @@ class IdempotencyctlChange : public ::testing::Test {
     return run_at_a_terminal(std::move(words), cue);
   }
   std::string audit_file() const { return folder_.file("audit.jsonl"); }
-  std::vector<json> audit() const {
-    std::ifstream file(audit_file());
-    std::vector<json> lines;
-    for (std::string line; std::getline(file, line);)
-      lines.push_back(json::parse(line));
-    return lines;
-  }
+  std::vector<json> audit() const { return testing_support::audit_lines(audit_file()); }
   template <class StoreT>
   static Ownership begin(StoreT& store, const Key& key, RecordMode mode,
                          std::chrono::milliseconds lease = 1h) {

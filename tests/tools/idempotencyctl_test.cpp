@@ -1,7 +1,6 @@
 // The operator's tool as people and programs run it, on every kind of store.
 
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,11 +15,10 @@
 #include "idempotency/codecs/json.hpp"
 #include "idempotency/idempotency.hpp"
 #include "idempotency/stores/open.hpp"
-#include "idempotency/stores/redis.hpp"
 #include "support/child_process.hpp"
-#include "support/mariadb_server.hpp"
-#include "support/redis_server.hpp"
+#include "support/real_store.hpp"
 #include "support/temporary_directory.hpp"
+#include "tools/audit_lines.hpp"
 
 namespace idempotency {
 
@@ -38,9 +36,8 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 using testing_support::ChildProcess;
-using testing_support::MariaDbServer;
-using testing_support::PlainConnection;
-using testing_support::RedisServer;
+using testing_support::RealStore;
+using testing_support::StoreKind;
 using testing_support::TemporaryDirectory;
 
 /// What a run of the program said, and how it ended.
@@ -81,23 +78,11 @@ Said run(std::vector<std::string> words) {
   return said;
 }
 
-enum class Kind { sqlite, redis, mariadb };
-
-class Idempotencyctl : public ::testing::TestWithParam<Kind> {
+class Idempotencyctl : public ::testing::TestWithParam<StoreKind> {
  protected:
   Idempotencyctl() : store_(open_store(address())) {}
 
-  std::string address() const {
-    switch (GetParam()) {
-      case Kind::sqlite:
-        return "sqlite:" + folder_.file("records.db");
-      case Kind::redis:
-        return "redis://127.0.0.1:" + std::to_string(RedisServer::shared().port());
-      case Kind::mariadb:
-        return MariaDbServer::shared().address();
-    }
-    return {};
-  }
+  std::string address() const { return real_.address(); }
   /// A type of the test's own.
   static std::string type() {
     std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
@@ -121,52 +106,11 @@ class Idempotencyctl : public ::testing::TestWithParam<Kind> {
     words.insert(words.begin(), {"--store", address(), "--json", "--audit-file", audit_file()});
     return run(words);
   }
-  /// As another program, or a later version, would write over it.
-  void spoil(const Key& key) const {
-    const std::string column = GetParam() == Kind::sqlite ? "type" : "business_type";
-    const std::string where = " WHERE " + column + " = '" + std::string(key.type()) +
-                              "' AND value = CAST('" + std::string(key.value()) + "' AS ";
-    switch (GetParam()) {
-      case Kind::sqlite:
-        return run_sqlite("UPDATE idempotency_record SET mode = 9" + where + "BLOB)");
-      case Kind::redis:
-        RedisServer::shared().ask({"DEL", redis_name(key)});
-        RedisServer::shared().ask({"LPUSH", redis_name(key), "x"});
-        return;
-      case Kind::mariadb:
-        PlainConnection(MariaDbServer::shared().options())
-            .run("UPDATE idempotency_record SET mode = 9" + where + "BINARY)");
-        return;
-    }
-  }
-  /// For the tests behind it.
-  void forget(const Key& key) const {
-    if (GetParam() == Kind::redis) RedisServer::shared().ask({"DEL", redis_name(key)});
-    if (GetParam() == Kind::mariadb) {
-      PlainConnection(MariaDbServer::shared().options())
-          .run("DELETE FROM idempotency_record WHERE mode = 9");
-    }
-  }
-  static std::string redis_name(const Key& key) {
-    return RedisOptions{}.prefix + ":{" + key.text() + '}';
-  }
-  void run_sqlite(const std::string& sql) const {
-    sqlite3* handle = nullptr;
-    ASSERT_EQ(sqlite3_open(folder_.file("records.db").c_str(), &handle), SQLITE_OK);
-    EXPECT_EQ(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
-    EXPECT_EQ(sqlite3_changes(handle), 1);
-    EXPECT_EQ(sqlite3_close(handle), SQLITE_OK);
-  }
   std::string audit_file() const { return folder_.file("audit.jsonl"); }
-  std::vector<json> audit() const {
-    std::ifstream file(audit_file());
-    std::vector<json> lines;
-    for (std::string line; std::getline(file, line);)
-      lines.push_back(json::parse(line));
-    return lines;
-  }
+  std::vector<json> audit() const { return testing_support::audit_lines(audit_file()); }
 
-  TemporaryDirectory folder_;
+  const RealStore real_{GetParam()};
+  const TemporaryDirectory folder_;
   AnyStore store_;
   IdempotencyGuard<AnyStore> guard_{store_};
 };
@@ -208,11 +152,11 @@ TEST_P(Idempotencyctl, ListsByTypeStateAndAge) {
 TEST_P(Idempotencyctl, NamesWhatCannotBeReadAndListsTheRest) {
   for (const char* value : {"a", "b", "c"})
     leave_uncertain(key(value));
-  spoil(key("b"));
+  real_.spoil(key("b"));
 
   const Said said = ctl({"list", "--type", type(), "--state", "uncertain"});
   const Said shown = run({"--store", address(), "list", "--type", type()});
-  forget(key("b"));
+  real_.forget(key("b"));
 
   EXPECT_EQ(said.code, 0) << said.text();
   const json listed = said.object();
@@ -423,7 +367,7 @@ TEST_P(Idempotencyctl, SaysWhatCouldLoseRecords) {
 
   const json report = said.object();
   EXPECT_EQ(said.code, report.at("hazards").empty() ? 0 : 5) << said.text();
-  if (GetParam() == Kind::redis) {
+  if (GetParam() == StoreKind::redis) {
     EXPECT_FALSE(report.at("hazards").empty()) << "the server keeps nothing on its disk";
   }
   EXPECT_TRUE(report.at("counts").is_object());
@@ -448,18 +392,8 @@ TEST_P(Idempotencyctl, PrintsTablesForPeople) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, Idempotencyctl,
-                         ::testing::Values(Kind::sqlite, Kind::redis, Kind::mariadb),
-                         [](const ::testing::TestParamInfo<Kind>& tested) {
-                           switch (tested.param) {
-                             case Kind::sqlite:
-                               return "Sqlite";
-                             case Kind::redis:
-                               return "Redis";
-                             case Kind::mariadb:
-                               return "MariaDb";
-                           }
-                           return "Unknown";
-                         });
+                         ::testing::Values(StoreKind::sqlite, StoreKind::redis, StoreKind::mariadb),
+                         testing_support::name_of);
 
 TEST(IdempotencyctlAlone, PrintsTheStoredKeyOfItsParts) {
   EXPECT_EQ(run({"key", "payment", "order-7"}).lines.at(0), "payment:order-7");

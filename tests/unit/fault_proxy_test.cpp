@@ -1,95 +1,57 @@
 #include "support/fault_proxy.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstdint>
 #include <string>
-#include <thread>
-#include <vector>
+#include <string_view>
+
+#include "support/loopback.hpp"
 
 namespace idempotency::testing_support {
 namespace {
 
-int bound_socket(std::uint16_t port) {
-  const int made = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  EXPECT_EQ(
-      port == 0 ? ::bind(made, generic, sizeof address) : ::connect(made, generic, sizeof address),
-      0);
-  return made;
-}
-
 /// Answers each thing that it reads with the same in capitals, and counts.
 class Shouter {
  public:
-  Shouter() : listener_(bound_socket(0)) {
-    EXPECT_EQ(::listen(listener_, 8), 0);
-    thread_ = std::thread([this] { run(); });
-  }
-  Shouter(const Shouter&) = delete;
-  Shouter& operator=(const Shouter&) = delete;
-  ~Shouter() {
-    ::shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    for (std::thread& each : served_)
-      each.join();
-    ::close(listener_);
-  }
-  [[nodiscard]] std::uint16_t port() const {
-    sockaddr_in address{};
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    return ntohs(address.sin_port);
-  }
+  [[nodiscard]] std::uint16_t port() const { return server_.port(); }
   [[nodiscard]] int heard() const { return heard_; }
 
  private:
-  void run() {
-    while (true) {
-      const int client = ::accept(listener_, nullptr, nullptr);
-      if (client < 0) return;
-      served_.emplace_back([this, client] {
-        std::array<char, 64> bytes{};
-        for (ssize_t size = 0; (size = ::recv(client, bytes.data(), bytes.size(), 0)) > 0;) {
-          ++heard_;
-          for (char& byte : bytes)
-            byte = static_cast<char>(std::toupper(byte));
-          ::send(client, bytes.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL);
-        }
-        ::close(client);
-      });
+  void serve(const Socket& client, const Socket& ended) {
+    std::array<char, 64> buffer{};
+    while (wait_to_read(client, {}, ended)) {
+      std::string bytes(client.receive(buffer));
+      if (bytes.empty()) return;
+      ++heard_;
+      for (char& byte : bytes)
+        byte = static_cast<char>(std::toupper(byte));
+      if (!client.send(bytes)) return;
     }
   }
 
-  int listener_;
   std::atomic<int> heard_{0};
-  std::vector<std::thread> served_;
-  std::thread thread_;
+  LoopbackServer server_{
+      [this](const Socket& client, const Socket& ended) { serve(client, ended); }};
 };
 
 class FaultProxyTest : public ::testing::Test {
  protected:
   /// What a client hears to "abc": the answer, "end", "reset" or "silence".
-  [[nodiscard]] static std::string heard_by(int client) {
-    if (::send(client, "abc", 3, MSG_NOSIGNAL) != 3) return "cannot send";
+  [[nodiscard]] static std::string heard_by(const Socket& client) {
+    if (!client.send("abc")) return "cannot send";
     std::string answer;
     while (answer.size() < 3) {
-      pollfd wait{client, POLLIN, 0};
+      pollfd wait{client.descriptor(), POLLIN, 0};
       if (::poll(&wait, 1, 300) == 0) return answer + "silence";
       std::array<char, 8> bytes{};
-      const ssize_t size = ::recv(client, bytes.data(), bytes.size(), 0);
+      const ssize_t size = ::recv(client.descriptor(), bytes.data(), bytes.size(), 0);
       if (size == 0) return answer + "end";
       if (size < 0) return answer + "reset";
       answer.append(bytes.data(), static_cast<std::size_t>(size));
@@ -98,10 +60,7 @@ class FaultProxyTest : public ::testing::Test {
   }
   [[nodiscard]] std::string with(NetworkFault fault) {
     proxy.harm_next(fault);
-    const int client = bound_socket(proxy.port());
-    std::string heard = heard_by(client);
-    ::close(client);
-    return heard;
+    return heard_by(connected_to(proxy.port()));
   }
 
   Shouter server;
@@ -125,13 +84,13 @@ TEST_F(FaultProxyTest, LosesARequestBeforeTheServerHearsIt) {
 // With more to send than the sockets hold, so that the end comes in the middle.
 TEST_F(FaultProxyTest, EndsARequestInItsMiddleSoThatTheNextWriteMeetsEpipe) {
   proxy.harm_next(NetworkFault::reset_in_request);
-  const int client = bound_socket(proxy.port());
+  const Socket client = connected_to(proxy.port());
   const std::string bytes(std::size_t{64} << 20U, 'a');
 
   std::size_t sent = 0;
   ssize_t size = 0;
   while (sent < bytes.size() && size >= 0) {
-    size = ::send(client, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    size = ::send(client.descriptor(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (size > 0) sent += static_cast<std::size_t>(size);
   }
   const int error = errno;
@@ -139,7 +98,6 @@ TEST_F(FaultProxyTest, EndsARequestInItsMiddleSoThatTheNextWriteMeetsEpipe) {
   EXPECT_EQ(size, -1);
   EXPECT_EQ(error, EPIPE);
   EXPECT_EQ(server.heard(), 0);
-  ::close(client);
 }
 
 TEST_F(FaultProxyTest, LosesAReplyAfterTheServerHasAnswered) {
@@ -151,12 +109,10 @@ TEST_F(FaultProxyTest, LosesAReplyAfterTheServerHasAnswered) {
 
 TEST_F(FaultProxyTest, HarmsTheRequestThatWasMeant) {
   proxy.harm(1, NetworkFault::cut_before_reply);
-  const int client = bound_socket(proxy.port());
+  const Socket client = connected_to(proxy.port());
 
   EXPECT_EQ(heard_by(client), "ABC");
   EXPECT_EQ(heard_by(client), "end");
-
-  ::close(client);
 }
 
 }  // namespace
