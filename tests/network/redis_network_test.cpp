@@ -14,7 +14,7 @@ namespace {
 struct RedisBackend {
   using Store = RedisStore;
   static constexpr std::string_view name = "redis";
-  static constexpr std::chrono::milliseconds patience{150};
+  static constexpr std::chrono::milliseconds patience{300};
   static constexpr std::chrono::milliseconds timeout = patience;
 
   /// Whether a call whose request of this number is cut off may have had an effect, as far as the client can know.
