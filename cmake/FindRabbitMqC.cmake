@@ -1,5 +1,6 @@
-# Finds rabbitmq-c, whose own package is not everywhere: RabbitMqC::RabbitMqC, whose headers are <amqp.h>.
-find_path(RabbitMqC_INCLUDE_DIR amqp_framing.h)
+# Finds rabbitmq-c, whose own package is not everywhere: RabbitMqC::RabbitMqC, whose headers are <amqp.h>. Built without TLS it mostly has no
+# <amqp_ssl_socket.h>, and then it is not found.
+find_path(RabbitMqC_INCLUDE_DIR amqp_ssl_socket.h)
 find_library(RabbitMqC_LIBRARY rabbitmq)
 mark_as_advanced(RabbitMqC_INCLUDE_DIR RabbitMqC_LIBRARY)
 

@@ -106,7 +106,7 @@ if(IDEMPOTENCY_WITH_RABBITMQ)
     DESTINATION "${idempotency_package_folder}"
     COMPONENT development)
   idempotency_pkg_config(rabbitmq "Consumers of RabbitMQ queues over idempotency's guard"
-                         "idempotency-consumer = ${PROJECT_VERSION}, librabbitmq"
+                         "idempotency-consumer = ${PROJECT_VERSION}, librabbitmq, libssl"
                          "-L\${libdir} -lidempotency_rabbitmq")
 endif()
 if(IDEMPOTENCY_WITH_KAFKA)

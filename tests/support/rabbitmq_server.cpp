@@ -1,9 +1,12 @@
 #include "support/rabbitmq_server.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +17,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "edges/rabbitmq/rabbitmq_link.hpp"
@@ -46,9 +50,22 @@ const ::testing::Environment* const needs_rabbitmq_server =
 
 struct Ports {
   std::uint16_t server = free_port();
+  std::uint16_t encrypted = free_port();
   std::uint16_t distribution = free_port();
   std::uint16_t epmd = free_port();
 };
+
+bool takes_connections(std::uint16_t port) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(port);
+  const bool taken = descriptor >= 0 &&
+                     ::connect(descriptor, reinterpret_cast<sockaddr*>(&place), sizeof place) == 0;
+  if (descriptor >= 0) ::close(descriptor);
+  return taken;
+}
 
 void execute(const std::vector<std::string>& words) {
   std::vector<char*> argv;
@@ -124,7 +141,8 @@ int lead_group(const std::string& folder, const Ports& ports, pid_t parent) {
 
 }  // namespace
 
-RabbitMqServer::RabbitMqServer() {
+RabbitMqServer::RabbitMqServer(std::string settings, std::optional<Encryption> encryption)
+    : settings_(std::move(settings)), encryption_(std::move(encryption)) {
   static_cast<void>(needs_rabbitmq_server);
   std::ofstream(directory_.file("plugins")) << "[].\n";
   for (int attempt = 0; attempt < 3; ++attempt) {  // another program may take a port meanwhile
@@ -144,10 +162,19 @@ RabbitMqServer& RabbitMqServer::shared() {
 bool RabbitMqServer::start() {
   const Ports ports;
   port_ = ports.server;
-  std::ofstream(directory_.file("rabbitmq.conf"))
-      << "listeners.tcp.default = 127.0.0.1:" << port_ << "\n"
-      << "disk_free_limit.absolute = 10MB\n"
-      << "log.file.level = warning\n";
+  std::ofstream configuration(directory_.file("rabbitmq.conf"));
+  configuration << "listeners.tcp.default = 127.0.0.1:" << port_ << "\n"
+                << "disk_free_limit.absolute = 10MB\n"
+                << "log.file.level = warning\n";
+  if (encryption_) {
+    encrypted_port_ = ports.encrypted;
+    configuration << "listeners.ssl.default = 127.0.0.1:" << encrypted_port_ << "\n"
+                  << "ssl_options.cacertfile = " << encryption_->authority << "\n"
+                  << "ssl_options.certfile = " << encryption_->certificate << "\n"
+                  << "ssl_options.keyfile = " << encryption_->key << "\n";
+  }
+  configuration << settings_;
+  configuration.close();
   const pid_t parent = ::getpid();
   const std::string folder = directory_.path().string();
   group_.emplace(ChildProcess::fork(
@@ -169,8 +196,8 @@ bool RabbitMqServer::start() {
 bool RabbitMqServer::answers() const {
   try {
     const detail::rabbitmq::Link link(options());
-    return true;
-  } catch (const Error&) {  // not yet
+    return !encryption_ || takes_connections(encrypted_port_);  // opened behind the plain one
+  } catch (const Error&) {                                      // not yet
     return false;
   }
 }

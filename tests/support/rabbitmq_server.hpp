@@ -17,7 +17,16 @@ namespace idempotency::testing_support {
 /// IDEMPOTENCY_REQUIRE_SERVERS=1 in the environment it fails instead.
 class RabbitMqServer {
  public:
-  RabbitMqServer();
+  /// Names of files with which it speaks TLS on a second port; it never asks clients for certificates unless told to.
+  struct Encryption {
+    std::string authority;
+    std::string certificate;
+    std::string key;
+  };
+
+  /// `settings`: lines of rabbitmq.conf after the usual ones.
+  explicit RabbitMqServer(std::string settings = {},
+                          std::optional<Encryption> encryption = std::nullopt);
   RabbitMqServer(const RabbitMqServer&) = delete;
   RabbitMqServer& operator=(const RabbitMqServer&) = delete;
   ~RabbitMqServer();
@@ -26,6 +35,8 @@ class RabbitMqServer {
   static RabbitMqServer& shared();
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// 0 without encryption.
+  [[nodiscard]] std::uint16_t encrypted_port() const noexcept { return encrypted_port_; }
   [[nodiscard]] RabbitMqOptions options() const {
     return {.port = port_,
             .connect_timeout = std::chrono::seconds{20},
@@ -38,7 +49,10 @@ class RabbitMqServer {
   void stop();
 
   TemporaryDirectory directory_;
+  std::string settings_;
+  std::optional<Encryption> encryption_;
   std::uint16_t port_ = 0;
+  std::uint16_t encrypted_port_ = 0;
   std::optional<ChildProcess> group_;
 };
 

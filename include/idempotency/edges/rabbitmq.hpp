@@ -18,6 +18,25 @@ enum class RabbitMqQueue : std::uint8_t {
   declared_quorum,   ///< the same as a quorum queue
 };
 
+/// Whether the connections to the server are encrypted.
+enum class RabbitMqEncryption : std::uint8_t {
+  off,
+  tls,  ///< TLS 1.2 or newer, mostly on port 5671; the server's certificate and the name in it are always checked
+};
+
+/// What an encrypted connection trusts and shows: names of PEM files, read for each new connection.
+struct RabbitMqTls {
+  /// The authorities that are trusted. Empty: those of the system.
+  std::string ca_file = {};
+  /// Our own certificate, with those between it and its authority, for servers that ask for one. It is no login: name and password are needed
+  /// as without it.
+  std::string certificate_file = {};
+  /// Its key, without a passphrase.
+  std::string key_file = {};
+  /// Whom the server's certificate is for. Empty: the host.
+  std::string server_name = {};
+};
+
 /// How a `RabbitMqConsumer` is set up.
 struct RabbitMqOptions {
   std::string host = "127.0.0.1";
@@ -36,11 +55,14 @@ struct RabbitMqOptions {
   std::chrono::milliseconds retry_step{1'000};
   /// How long a round waits for messages, and so how long `run` takes to stop. At least 1 ms.
   std::chrono::milliseconds wait{1'000};
+  /// How long connecting may take, and encrypting the connection.
   std::chrono::milliseconds connect_timeout{2'000};
   /// How long the server may take to answer, also to confirm a message that was published.
   std::chrono::milliseconds reply_timeout{5'000};
   /// 0: none. They are sent between messages only, so that a longer one must be longer than two handlers take.
   std::chrono::seconds heartbeat{0};
+  RabbitMqEncryption encryption = RabbitMqEncryption::off;
+  RabbitMqTls tls = {};
 };
 
 namespace detail {
@@ -75,7 +97,8 @@ class RabbitMqConsumer {
   /// One round: waits for the first message for `wait` at most, then hands over what the server has sent, up to `prefetch`.
   ///
   /// Errors: `Errc::store_unavailable` or `store_reply_lost` when the connection broke or a copy was not confirmed: what was not settled
-  /// comes again, and the next round connects anew. `Errc::store_refused` for credentials, rights and queues that cannot be used.
+  /// comes again, and the next round connects anew. `Errc::store_refused` for credentials, rights and queues that cannot be used,
+  /// for a certificate that is not trusted or for another name, and for files of `RabbitMqTls` that cannot be used.
   PolledMessages poll(const MessageCallback& handle);
   /// The same, with all messages of the round handed over together, up to `prefetch`: mostly to `IdempotentConsumer::handle_batch`. What the
   /// callback does not settle is delivered again.

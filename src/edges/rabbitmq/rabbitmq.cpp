@@ -27,27 +27,50 @@ using std::chrono::milliseconds;
 constexpr std::string_view deliveries_header = "x-idempotency-deliveries";
 constexpr std::string_view routing_key_header = "x-idempotency-routing-key";
 
+[[noreturn]] void refuse(const char* why) { throw Error(Errc::invalid_argument, why); }
+
+void check_encryption(const RabbitMqOptions& options) {
+  const RabbitMqTls& tls = options.tls;
+  for (const std::string* text :
+       {&options.host, &tls.ca_file, &tls.certificate_file, &tls.key_file, &tls.server_name}) {
+    if (text->find('\0') != std::string::npos) {
+      refuse("RabbitMqOptions: a host, file or name holds no NUL byte");
+    }
+  }
+  if (options.encryption == RabbitMqEncryption::off) {
+    if (!tls.ca_file.empty() || !tls.certificate_file.empty() || !tls.key_file.empty() ||
+        !tls.server_name.empty()) {
+      refuse("RabbitMqOptions::tls is set, but RabbitMqOptions::encryption is off");
+    }
+    return;
+  }
+  if (tls.certificate_file.empty() != tls.key_file.empty()) {
+    refuse("RabbitMqTls::certificate_file and RabbitMqTls::key_file belong together");
+  }
+}
+
 RabbitMqOptions checked(RabbitMqOptions options) {
+  if (options.host.empty()) refuse("RabbitMqOptions: the host must be named");
   if (options.queue.empty()) {
-    throw Error(Errc::invalid_argument, "RabbitMqOptions: the queue must be named");
+    refuse("RabbitMqOptions: the queue must be named");
   }
   if (options.dead_letter_queue.empty()) options.dead_letter_queue = options.queue + ".dead";
   if (options.dead_letter_queue == options.queue) {
-    throw Error(Errc::invalid_argument,
-                "RabbitMqOptions: dead letters must not go to the queue that they come from");
+    refuse("RabbitMqOptions: dead letters must not go to the queue that they come from");
   }
   constexpr milliseconds least{1};
   if (options.prefetch < 1 || options.retry_step < least || options.wait < least ||
       options.connect_timeout < least || options.reply_timeout < least ||
       options.heartbeat < std::chrono::seconds{0}) {
-    throw Error(Errc::invalid_argument,
-                "RabbitMqOptions: prefetch must be at least 1, times at least 1 ms, and heartbeat "
-                "not negative");
+    refuse(
+        "RabbitMqOptions: prefetch must be at least 1, times at least 1 ms, and heartbeat not "
+        "negative");
   }
   constexpr milliseconds longest_step = std::chrono::hours{24};
   if (options.retry_step > longest_step) {
-    throw Error(Errc::invalid_argument, "RabbitMqOptions: retry_step must be at most a day");
+    refuse("RabbitMqOptions: retry_step must be at most a day");
   }
+  check_encryption(options);
   return options;
 }
 

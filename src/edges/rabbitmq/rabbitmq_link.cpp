@@ -60,8 +60,11 @@ timeval as_timeval(milliseconds span) noexcept {
 
 Link::Link(const RabbitMqOptions& options) : state_(amqp_new_connection()) {
   if (!state_) throw std::bad_alloc();
-  amqp_socket_t* socket = amqp_tcp_socket_new(state());  // the connection owns it
-  if (socket == nullptr) throw std::bad_alloc();
+  if (options.encryption == RabbitMqEncryption::tls) {
+    tls_ = std::make_unique<Tls>(state(), options);
+  }
+  amqp_socket_t* socket = tls_ ? tls_->socket() : amqp_tcp_socket_new(state());
+  if (socket == nullptr) throw std::bad_alloc();  // the connection owns it
   const timeval connecting = as_timeval(options.connect_timeout);
   const timeval answering = as_timeval(options.reply_timeout);
   check_status(amqp_set_handshake_timeout(state(), &answering), "set-up");
@@ -69,6 +72,7 @@ Link::Link(const RabbitMqOptions& options) : state_(amqp_new_connection()) {
   const int opened =
       amqp_socket_open_noblock(socket, options.host.c_str(), options.port, &connecting);
   if (opened != AMQP_STATUS_OK) {
+    if (tls_) tls_->check_handshake(opened);
     throw Error(Errc::store_unavailable,
                 "rabbitmq: the server cannot be reached; repeat the call when it is there",
                 amqp_error_string2(opened));
@@ -78,7 +82,10 @@ Link::Link(const RabbitMqOptions& options) : state_(amqp_new_connection()) {
       amqp_login(state(), options.virtual_host.c_str(), 0, frame_bytes,
                  static_cast<int>(options.heartbeat.count()), AMQP_SASL_METHOD_PLAIN,
                  options.username.c_str(), options.password.c_str());
-  if (login.reply_type != AMQP_RESPONSE_NORMAL) fail(login, "login");
+  if (login.reply_type != AMQP_RESPONSE_NORMAL) {
+    if (tls_) tls_->check_login(status_of(login));
+    fail(login, "login");
+  }
   static_cast<void>(amqp_channel_open(state(), channel));
   check_reply("channel");
 }

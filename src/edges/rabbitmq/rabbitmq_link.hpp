@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "edges/rabbitmq/rabbitmq_tls.hpp"
 #include "idempotency/edges/rabbitmq.hpp"
 
 namespace idempotency {
@@ -63,6 +64,7 @@ class Link {
     using pointer = amqp_connection_state_t;
     void operator()(amqp_connection_state_t state) const noexcept { Destroy{}(state); }
   };
+  std::unique_ptr<Tls> tls_;
   std::unique_ptr<amqp_connection_state_t_, Pointer> state_;
 };
 
