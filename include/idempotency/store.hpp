@@ -14,6 +14,12 @@
 namespace idempotency {
 inline namespace v0 {
 
+/// Whether a call begins work or belongs to work that has begun. Stores take no notice; a `BreakerStore` lets the latter through.
+enum class WorkStage : std::uint8_t {
+  fresh,
+  under_way,  ///< a part of a run, or repeated because an answer was lost
+};
+
 /// What a caller asks for with `begin`.
 struct BeginRequest {
   Key key;
@@ -23,6 +29,7 @@ struct BeginRequest {
   std::chrono::milliseconds lease{30'000};  ///< counted by the store from the moment it judges
   std::string trace = {};                   ///< kept from the first begin of a record's life
   Admission admission = Admission::any;
+  WorkStage stage = WorkStage::fresh;
 };
 
 /// The caller is the owner and may start the handler.
@@ -309,6 +316,7 @@ concept BatchBeginStore = Store<S> &&
 /// How long a transaction may wait for its place before `Errc::store_busy`.
 struct TransactionOptions {
   std::chrono::milliseconds wait{5'000};
+  WorkStage stage = WorkStage::fresh;
 };
 
 /// A store whose records can share a transaction with the handler's own statements.

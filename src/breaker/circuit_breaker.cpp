@@ -1,7 +1,8 @@
 #include "idempotency/detail/circuit_breaker.hpp"
 
-#include <algorithm>
 #include <utility>
+
+#include "core/fork_generation.hpp"
 
 namespace idempotency {
 inline namespace v0 {
@@ -32,7 +33,7 @@ BreakerOptions checked(BreakerOptions options) {
 }
 
 /// What a failed call says of the store.
-enum class Finding : std::uint8_t { unreachable, overloaded, answers, nothing };
+enum class Finding : std::uint8_t { unreachable, answers, nothing };
 
 Finding finding_of(Errc code) noexcept {
   switch (code) {
@@ -40,21 +41,19 @@ Finding finding_of(Errc code) noexcept {
     case Errc::store_reply_lost:
     case Errc::commit_unknown:
       return Finding::unreachable;
-    case Errc::store_busy:
-    case Errc::transaction_lost:
-      return Finding::overloaded;
     case Errc::store_full:
     case Errc::store_refused:
     case Errc::store_corrupt:
       return Finding::answers;
-    default:  // what the caller did wrong was not sent, and what a handler did is not the store's
+    default:  // busy may be a row, or a pool without a free connection; the rest is the caller's, or a handler's
       return Finding::nothing;
   }
 }
 
 }  // namespace
 
-CircuitBreaker::CircuitBreaker(BreakerOptions options) : options_(checked(std::move(options))) {
+CircuitBreaker::CircuitBreaker(BreakerOptions options)
+    : options_(checked(std::move(options))), made_in_(fork_generation()) {
   if (options_.observer != nullptr) {
     options_.observer->on_breaker_changed(options_.name, BreakerState::closed);
   }
@@ -65,6 +64,8 @@ CircuitBreaker::Pass CircuitBreaker::admit() {
       state_of(word) == BreakerState::closed) {
     return Pass(*this, epoch_of(word), false);
   }
+  if (made_in_ != fork_generation())
+    return let_through();  // the lock may be the parent's: the store refuses
   const std::lock_guard lock(mutex_);
   const std::uint64_t word = word_.load(std::memory_order_relaxed);
   const BreakerState state = state_of(word);
@@ -105,11 +106,11 @@ void CircuitBreaker::failed(const Pass& pass, Errc code) noexcept {
   const Finding finding = finding_of(code);
   if (finding == Finding::answers) return reached(pass);
   if (finding == Finding::nothing) return abandoned(pass);
+  if (!is_of_now(pass)) return;
   const std::lock_guard lock(mutex_);
   if (!is_of_now(pass)) return;
   switch (state()) {
     case BreakerState::closed:
-      if (finding != Finding::unreachable) return;
       last_failure_ = code;
       if (failures_.fetch_add(1, std::memory_order_relaxed) + 1 >= options_.failure_threshold) {
         open();
@@ -125,13 +126,14 @@ void CircuitBreaker::failed(const Pass& pass, Errc code) noexcept {
 }
 
 void CircuitBreaker::abandoned(const Pass& pass) noexcept {
-  if (!pass.is_probe_) return;
+  if (!pass.is_probe_ || !is_of_now(pass)) return;
   const std::lock_guard lock(mutex_);
   if (is_of_now(pass)) is_probed_ = false;
 }
 
 bool CircuitBreaker::is_of_now(const Pass& pass) const noexcept {
-  return pass.epoch_ == epoch_of(word_.load(std::memory_order_acquire));
+  return pass.epoch_ == epoch_of(word_.load(std::memory_order_acquire)) &&
+         made_in_ == fork_generation();
 }
 
 void CircuitBreaker::become(BreakerState state) noexcept {

@@ -265,6 +265,7 @@ ProtocolEvent Call::begun_before(Begun begun) {
   if (begun.outcome) return answered(*std::move(begun.outcome));
   errors_seen_ = 1;  // told when it happened
   store_error_ = std::make_exception_ptr(*begun.error);
+  if (begun.error->effect_possible()) request_.stage = WorkStage::under_way;
   return {.kind = Seen::begin_failed, .error = begun.error->code()};
 }
 
@@ -282,6 +283,7 @@ ProtocolEvent Call::begin() {
     store_error_ = !error.effect_possible() && may_have_begun(store_error_)
                        ? std::make_exception_ptr(after_lost_reply(error))
                        : std::current_exception();
+    if (error.effect_possible()) request_.stage = WorkStage::under_way;
     return {.kind = Seen::begin_failed, .error = error.code()};
   }
 }
@@ -596,7 +598,8 @@ std::optional<std::string> Call::record_step(std::string_view name, std::string 
                              .fingerprint = std::nullopt,
                              .mode = RecordMode::take_over,
                              .lease = step_lease,
-                             .trace = request_.trace};
+                             .trace = request_.trace,
+                             .stage = WorkStage::under_way};
   const Completion completion{std::move(result),
                               std::max(policy_.success_retention, step_retention)};
   const SteadyTime give_up = after(now(), parts_.options.write_budget);

@@ -48,8 +48,8 @@ class RollbackOnExit {
   TransactionPort* transaction_;
 };
 
-TransactionOptions options_of(const Policy& policy) {
-  TransactionOptions options;
+TransactionOptions options_of(const Policy& policy, WorkStage stage) {
+  TransactionOptions options{.stage = stage};
   if (policy.wait > milliseconds{0}) options.wait = policy.wait;
   return options;
 }
@@ -131,7 +131,8 @@ BeginOutcome TransactionCall::open_and_begin() {
   for (std::uint32_t asked = 1;; ++asked) {
     is_open_ = false;
     try {
-      transaction_.open(options_of(policy_));
+      transaction_.open(
+          options_of(policy_, commit_is_unsettled_ ? WorkStage::under_way : WorkStage::fresh));
       is_open_ = true;
       return transaction_.begin(request_);
     } catch (const Error& error) {

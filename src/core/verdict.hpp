@@ -22,15 +22,12 @@ namespace detail {
   return "retry";
 }
 
-/// What a store may say of a `resolve` that it sent more than once. A record that was freed does not stay the resolver's, so
-/// who asks again may find the next owner there.
+/// What a store may say of a `resolve` or `release` that it sent more than once: the first may have been done, and the record begun anew
+/// since, or have ended.
 ///
 /// Errors: `Errc::store_reply_lost` when it cannot be known.
-[[nodiscard]] inline WriteOutcome outcome_of_resolve(WriteOutcome last,
-                                                     const Resolution& resolution,
-                                                     bool is_repeated) {
-  if (last == WriteOutcome::lost && is_repeated &&
-      resolution.verdict == Resolution::Verdict::retry) {
+[[nodiscard]] inline WriteOutcome outcome_of_repeated(WriteOutcome last, bool is_repeated) {
+  if (last == WriteOutcome::lost && is_repeated) {
     throw Error(Errc::store_reply_lost,
                 "the answer to a first request was lost, and by now the record is another's: look "
                 "at it again");

@@ -79,8 +79,11 @@ WriteOutcome MySqlStore::renew(const Key& key, const Ownership& by, milliseconds
 ReleaseOutcome MySqlStore::release(const Key& key, const Ownership& by,
                                    milliseconds retention) noexcept {
   try {
-    const WriteOutcome outcome =
-        impl_->call([&](Records& records) { return records.release(key, by, retention); });
+    int asked = 0;
+    const WriteOutcome outcome = impl_->call([&](Records& records) {
+      ++asked;
+      return detail::outcome_of_repeated(records.release(key, by, retention), asked > 1);
+    });
     return outcome == WriteOutcome::stored ? ReleaseOutcome::released : ReleaseOutcome::lost;
   } catch (const Error& error) {
     if (impl_->observer() != nullptr) {
@@ -117,7 +120,7 @@ WriteOutcome MySqlStore::resolve(const Record& seen, const Resolution& resolutio
   int asked = 0;
   const WriteOutcome outcome = impl_->call([&](Records& records) {
     ++asked;
-    return detail::outcome_of_resolve(records.resolve(seen, resolution), resolution, asked > 1);
+    return detail::outcome_of_repeated(records.resolve(seen, resolution), asked > 1);
   });
   if (outcome == WriteOutcome::stored && impl_->observer() != nullptr) {
     impl_->observer()->on_resolved(seen.key, detail::name_of(resolution.verdict));

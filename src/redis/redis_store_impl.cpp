@@ -481,8 +481,14 @@ WriteOutcome StoreImpl::write(const Key& key, const Write& write) {
     step = std::to_string(end_mark_step(write.span));
     words.insert(words.end(), {behind_marks, step});
   }
+  int asked = 0;
   return call(Effect::writes, [&](Connection& connection) {
-    return to_outcome(connection, *connection.run(ScriptName::write, name, words));
+    ++asked;
+    const WriteOutcome outcome =
+        to_outcome(connection, *connection.run(ScriptName::write, name, words));
+    // What is given back does not stay its owner's, as what is settled does not stay its resolver's.
+    return write.event == Event::release ? detail::outcome_of_repeated(outcome, asked > 1)
+                                         : outcome;
   });
 }
 
@@ -515,7 +521,7 @@ WriteOutcome StoreImpl::resolve(const Record& seen, const Resolution& resolution
         {event, bytes_of(seen.ownership.owner), fence, created, state,
          flag(seen.mode == RecordMode::hold), flag(seen.effect_marked), deadline,
          bytes_of(resolution.resolver), next_fence, retention, reason, flag(has_result), result});
-    return detail::outcome_of_resolve(to_outcome(connection, *reply), resolution, asked > 1);
+    return detail::outcome_of_repeated(to_outcome(connection, *reply), asked > 1);
   });
 }
 

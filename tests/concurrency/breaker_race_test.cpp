@@ -39,10 +39,10 @@ class BreakerRace : public ::testing::Test {
   }
   /// All at the instant at which one may try; the one that does is held until the others are refused.
   void rush() {
-    const std::size_t before = faulty_.calls(StoreCall::begin);
+    const std::size_t before = faulty_.calls(StoreCall::find);
     std::latch refused(callers - 1);
     std::atomic<std::size_t> others{0};
-    faulty_.on(StoreCall::begin).before([&] { refused.wait(); });
+    faulty_.on(StoreCall::find).before([&] { refused.wait(); });
     run_together(callers, [&](std::size_t caller) {
       try {
         begin("rush-" + std::to_string(caller));
@@ -53,7 +53,7 @@ class BreakerRace : public ::testing::Test {
       }
     });
     EXPECT_EQ(others, callers - 1);
-    EXPECT_EQ(faulty_.calls(StoreCall::begin), before + 1);
+    EXPECT_EQ(faulty_.calls(StoreCall::find), before + 1);
   }
 
   testing::ManualClock clock_;
@@ -72,7 +72,7 @@ TEST_F(BreakerRace, LetsOneOfAllTryAndClosesWhenItIsAnswered) {
 
 // FB-04
 TEST_F(BreakerRace, LetsOneOfAllTryAndStaysOpenWhenItFails) {
-  faulty_.on(StoreCall::begin).fail_next(1, Fault::reply_lost);
+  faulty_.on(StoreCall::find).fail_next(1, Fault::reply_lost);
 
   EXPECT_THROW(rush(), Error);
 

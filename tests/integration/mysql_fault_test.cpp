@@ -106,6 +106,31 @@ TEST_F(MySqlFaults, SayOfARetryWhoseAnswerWasLostThatNobodyKnows) {
   EXPECT_TRUE(std::holds_alternative<Acquired>(*taken)) << "the retry had happened";
 }
 
+TEST_F(MySqlFaults, SayOfAReleaseWhoseAnswerWasLostThatNobodyKnows) {
+  FaultProxy proxy{options_.port};
+  MySqlOptions options = options_;
+  options.port = proxy.port();
+  MySqlStore store(options);
+  const BeginRequest earlier = request("prepared");
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store.begin(earlier)));
+  ASSERT_EQ(store.release(earlier.key, {earlier.owner, 1}, 1h), ReleaseOutcome::released);
+  const BeginRequest wanted = request("k");
+  ASSERT_TRUE(std::holds_alternative<Acquired>(store.begin(wanted)));
+  bool is_cut = false;
+  std::optional<BeginOutcome> taken;
+  proxy.plan([&](std::uint64_t) {
+    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
+    if (!taken) taken = store_.begin(request("k"));
+    return NetworkFault::none;
+  });
+
+  EXPECT_EQ(store.release(wanted.key, {wanted.owner, 1}, 1h), ReleaseOutcome::unknown);
+  proxy.heal();
+
+  ASSERT_TRUE(taken);
+  EXPECT_TRUE(std::holds_alternative<Acquired>(*taken)) << "it had been released";
+}
+
 // MY-02, MY-04, MY-22: the server's defaults do not matter.
 TEST_F(MySqlFaults, WorkUnderALaxServerInAnotherTimeZone) {
   MariaDbServer lax({"--sql-mode=", "--default-time-zone=-11:00", "--character-set-server=latin1",

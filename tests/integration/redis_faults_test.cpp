@@ -122,6 +122,36 @@ TEST(RedisFaults, SayOfARetryWhoseAnswerWasLostThatNobodyKnows) {
   EXPECT_TRUE(std::holds_alternative<Acquired>(*taken)) << "the retry had happened";
 }
 
+TEST(RedisFaults, SayOfAReleaseWhoseAnswerWasLostThatNobodyKnows) {
+  RedisServer server;
+  FaultProxy proxy{server.port()};
+  RedisOptions options = server.options();
+  options.port = proxy.port();
+  RedisStore store(options);
+  RedisStore direct(server.options());
+  RedisOwner earlier{store, {"fault", "script"}};
+  ASSERT_EQ(earlier.begin(), first_of_all());
+  ASSERT_EQ(store.release(earlier.key, {earlier.token, 1}, std::chrono::hours{1}),
+            ReleaseOutcome::released);  // now the script is loaded
+  RedisOwner owner{store, {"fault", "1"}};
+  RedisOwner rival{direct, owner.key};
+  ASSERT_EQ(owner.begin(), first_of_all());
+  bool is_cut = false;
+  std::optional<BeginOutcome> taken;
+  proxy.plan([&](std::uint64_t) {
+    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
+    if (!taken) taken = rival.begin();
+    return NetworkFault::none;
+  });
+
+  EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
+            ReleaseOutcome::unknown);
+  proxy.heal();
+
+  ASSERT_TRUE(taken);
+  EXPECT_TRUE(std::holds_alternative<Acquired>(*taken)) << "it had been released";
+}
+
 TEST(RedisFaults, SayWhenTheServerIsFull) {
   RedisServer server;
   RedisStore store(server.options());

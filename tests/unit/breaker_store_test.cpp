@@ -1,8 +1,11 @@
 #include "idempotency/stores/breaker.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <new>
 #include <optional>
 #include <string>
@@ -101,7 +104,7 @@ TEST_F(BreakerStoreTest, LetsOneCallTryWhenItsTimeIsOver) {
   EXPECT_EQ(breaker_.state(), BreakerState::open);
 
   clock_.advance(1ms);
-  faulty_.on(StoreCall::begin).fail_next(1, Fault::timed_out);
+  faulty_.on(StoreCall::find).fail_next(1, Fault::timed_out);
   EXPECT_EQ(code_of_begin("a"), Errc::store_reply_lost);
   EXPECT_EQ(breaker_.state(), BreakerState::open);
   clock_.advance(1s);
@@ -118,14 +121,14 @@ TEST_F(BreakerStoreTest, LetsAnotherTryWhenTheFirstDoesNotComeBack) {
   clock_.advance(1s);
   bool is_first = true;
   std::vector<std::optional<Errc>> others;
-  faulty_.on(StoreCall::begin).before([&] {
+  faulty_.on(StoreCall::find).before([&] {
     if (!std::exchange(is_first, false)) return;
     others.push_back(code_of_begin("b"));  // while the first hangs
     clock_.advance(4'999ms);
     others.push_back(code_of_begin("c"));
     clock_.advance(1ms);
     others.push_back(code_of_begin("d"));
-    faulty_.on(StoreCall::begin).fail_next(1, Fault::reply_lost);  // for the first
+    faulty_.on(StoreCall::find).fail_next(1, Fault::reply_lost);  // for the first
   });
 
   EXPECT_EQ(code_of_begin("a"), Errc::store_reply_lost);
@@ -138,11 +141,11 @@ TEST_F(BreakerStoreTest, LetsAnotherTryWhenTheFirstDoesNotComeBack) {
 TEST_F(BreakerStoreTest, IsTriedByTheNextCallWhenOneSaidNothing) {
   open();
   clock_.advance(1s);
-  faulty_.on(StoreCall::begin).before([] { throw std::bad_alloc(); });
+  faulty_.on(StoreCall::find).before([] { throw std::bad_alloc(); });
   EXPECT_THROW(static_cast<void>(begin("a")), std::bad_alloc);
   EXPECT_EQ(breaker_.state(), BreakerState::half_open);
   faulty_.heal();
-  faulty_.on(StoreCall::begin).fail_next(1, Fault::too_large);
+  faulty_.on(StoreCall::find).fail_next(1, Fault::too_large);
   EXPECT_EQ(code_of_begin("a"), Errc::too_large);
   EXPECT_EQ(breaker_.state(), BreakerState::half_open);
 
@@ -159,13 +162,83 @@ TEST_F(BreakerStoreTest, TakesARefusalForAnAnswerAndABusyStoreForNone) {
 
   open();
   clock_.advance(1s);
-  faulty_.on(StoreCall::begin).fail_next(1, Fault::busy);
+  faulty_.on(StoreCall::find).fail_next(1, Fault::busy);
   EXPECT_EQ(code_of_begin("a"), Errc::store_busy);
-  EXPECT_EQ(breaker_.state(), BreakerState::open) << "a server that is loading is not back";
-  clock_.advance(1s);
-  faulty_.on(StoreCall::begin).fail_next(1, Fault::full);
+  EXPECT_EQ(breaker_.state(), BreakerState::half_open) << "a server that is loading is not back";
+  faulty_.on(StoreCall::find).fail_next(1, Fault::full);
   EXPECT_EQ(code_of_begin("a"), Errc::store_full);
   EXPECT_EQ(breaker_.state(), BreakerState::closed);
+}
+
+// A row that another's transaction holds keeps its own callers waiting, and no others.
+TEST_F(BreakerStoreTest, ClosesAlsoWhenTheFirstCallerFindsItsRecordBusy) {
+  open();
+  clock_.advance(1s);
+  faulty_.on(StoreCall::begin).fail_next(1, Fault::busy);
+
+  EXPECT_EQ(code_of_begin("hot"), Errc::store_busy);
+
+  EXPECT_EQ(breaker_.state(), BreakerState::closed);
+  EXPECT_TRUE(std::holds_alternative<Acquired>(begin("free")));
+}
+
+// Its own record may be there: refused now, it would stay until its lease ends, and under hold for ever.
+TEST_F(BreakerStoreTest, LetsABeginThroughWhoseFirstAnswerWasLost) {
+  BreakerStore hasty{faulty_, {.failure_threshold = 1, .clock = &clock_}};
+  IdempotencyGuard guard{hasty};
+  faulty_.on(StoreCall::begin).fail_next(1, Fault::reply_lost);
+
+  const auto result = guard.run({.key = {"payment", "a"}}, [&] { return 7; });
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
+  EXPECT_EQ(memory_.find({"payment", "a"})->attempt, 1U);
+}
+
+TEST_F(BreakerStoreTest, LetsABatchThroughWhoseFirstAnswerWasLost) {
+  BreakerStore hasty{faulty_, {.failure_threshold = 1, .clock = &clock_}};
+  IdempotencyGuard guard{hasty};
+  faulty_.on(StoreCall::begin).fail_next(1, Fault::reply_lost);
+
+  RunBatch batch = guard.begin_many({{.key = {"payment", "a"}}, {.key = {"payment", "b"}}});
+
+  EXPECT_EQ(hasty.state(), BreakerState::open);
+  EXPECT_EQ(batch.run(0, [] { return 7; }).status(), RunStatus::executed);
+  EXPECT_EQ(batch.run(1, [] { return 8; }).status(), RunStatus::executed);
+}
+
+/// Forks in the middle of a change, and lets the child ask.
+class Forking final : public Observer {
+ public:
+  void on_breaker_changed(std::string_view /*name*/, BreakerState state) noexcept override {
+    if (state != BreakerState::open) return;
+    child = fork();
+    if (child != 0) return;
+    alarm(30);
+    _exit(ask() == Errc::used_after_fork ? 0 : 1);
+  }
+  std::function<Errc()> ask;
+  pid_t child = -1;
+};
+
+TEST(BreakerStoreInAFork, DoesNotWaitForALockThatWasItsParents) {
+  Forking observer;
+  MemoryStore memory;
+  testing::FaultyStore<MemoryStore> faulty{memory};
+  BreakerStore breaker{faulty, {.failure_threshold = 1, .observer = &observer}};
+  const auto begin = [&] {
+    return code_of([&] {
+      static_cast<void>(breaker.begin({.key = {"payment", "a"}, .owner = {}}));
+    });
+  };
+  observer.ask = begin;
+  faulty.on(StoreCall::begin).fail_next(1, Fault::request_lost);
+
+  EXPECT_EQ(begin(), Errc::store_unavailable);
+
+  ASSERT_GT(observer.child, 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(observer.child, &status, 0), observer.child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 // The breaker opens while a handler runs; its result is recorded all the same.
@@ -352,6 +425,23 @@ TEST(BreakerStoreOverSqlite, OpensWhenNoTransactionCanBegin) {
   faulty.heal();
   EXPECT_EQ(transact("a"), std::nullopt);
   EXPECT_EQ(breaker.state(), BreakerState::closed);
+  EXPECT_EQ(file.business_rows(), 1U);
+}
+
+TEST(BreakerStoreOverSqlite, LetsTheSettlementOfAnUnknownCommitThrough) {
+  testing_support::SqliteFile file;
+  testing::FaultyStore<SqliteStore> faulty{file.first()};
+  BreakerStore breaker{faulty, {.failure_threshold = 1, .clock = &file.clock()}};
+  IdempotencyGuard guard{breaker};
+  faulty.on(StoreCall::commit).fail_next(1, Fault::reply_lost);
+
+  const auto result =
+      guard.run_in_transaction({.key = {"transfer", "a"}}, [](SqliteTransaction& transaction) {
+        testing_support::SqliteFile::add_business_row(transaction);
+        return 7;
+      });
+
+  EXPECT_EQ(result.status(), RunStatus::executed);
   EXPECT_EQ(file.business_rows(), 1U);
 }
 

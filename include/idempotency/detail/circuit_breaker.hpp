@@ -107,6 +107,7 @@ class CircuitBreaker {
   [[noreturn]] void refuse(BreakerState state, std::chrono::milliseconds left) const;
 
   BreakerOptions options_;
+  std::uint64_t made_in_;               ///< the process, by its generation
   std::atomic<std::uint64_t> word_{0};  ///< the epoch above two bits of state
   std::atomic<std::uint32_t> failures_{0};
   std::mutex mutex_;  ///< for every change of state

@@ -19,14 +19,14 @@ inline namespace v0 {
 ///
 /// Refused is what begins work: `begin`, `begin_many`, `issue`, `open_transaction` on a connection of the store's, `list`,
 /// `purge`, `statistics`. What belongs to work that has begun always goes to the store, so that the
-/// breaker never loses a result or a lease: `complete`, `fail`, `doubt`, `mark_effect`, renewals, `release`, `find`, `resolve`,
-/// and everything within a transaction.
-///
-/// An answer is what the store was asked for: opening a transaction, completing in it, committing and purging can do without, so a success
-/// of theirs says nothing, and where one of them would be the call that tries, the store is asked for a record first.
+/// breaker never costs a result or a lease: `complete`, `fail`, `doubt`, `mark_effect`, renewals, `release`, `find`, `resolve`,
+/// everything within a transaction, and what says `WorkStage::under_way`.
 ///
 /// Failures are `Errc::store_unavailable`, `store_reply_lost` and `commit_unknown`, and a `release` without an answer.
-/// Duplicates, mismatches and refusals are answers: they close it. `store_busy` and `transaction_lost` neither open nor close it.
+/// Duplicates, mismatches and refusals are answers. `store_busy` and `transaction_lost` are neither, nor is the success of what need not ask
+/// the store (opening a transaction, completing in it, committing, purging).
+///
+/// In the half-open state one caller looks for a record that is not there; when that is answered, its own call and all others go through.
 ///
 /// It can do what the inner store can. A cache belongs over it: `CachingStore` goes on answering what is finished.
 ///
@@ -48,6 +48,9 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   explicit BreakerStore(const Inner&& inner, BreakerOptions options = {}) = delete;
 
   [[nodiscard]] BeginOutcome begin(const BeginRequest& request) {
+    if (request.stage == WorkStage::under_way) {
+      return let_through([&] { return inner_->begin(request); });
+    }
     return admitted([&] { return inner_->begin(request); });
   }
   [[nodiscard]] std::vector<std::optional<BeginOutcome>> begin_many(
@@ -106,7 +109,7 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
     return let_through([&] { return inner_->resolve(seen, resolution); });
   }
   std::size_t purge(std::size_t limit) requires AdminStore<Inner> {
-    return admitted_after_a_look([&] { return inner_->purge(limit); });
+    return admitted_unanswered([&] { return inner_->purge(limit); });
   }
   [[nodiscard]] StoreStatistics statistics() requires AdminStore<Inner> {
     return admitted([&] { return inner_->statistics(); });
@@ -119,7 +122,10 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   }
   [[nodiscard]] auto open_transaction(const TransactionOptions& options) requires
       TransactionalStore<Inner> {
-    return admitted_after_a_look([&] { return inner_->open_transaction(options); });
+    if (options.stage == WorkStage::under_way) {
+      return let_through_unanswered([&] { return inner_->open_transaction(options); });
+    }
+    return admitted_unanswered([&] { return inner_->open_transaction(options); });
   }
   /// Neither refused nor counted: the connection is the caller's.
   template <class ConnectionT>
@@ -159,15 +165,21 @@ class BreakerStore : public detail::TransactionTypes<Inner> {
   template <class Call>
   auto admitted(Call call) {
     auto pass = breaker_.admit();
-    return pass.watch(call);
+    if (!pass.is_probe()) return pass.watch(call);
+    look(pass);
+    return let_through(call);
   }
-  /// Some stores purge nothing and open nothing before they have to: whether this one is back, a look says.
+  /// For a call whose success says nothing: some stores purge nothing, and open nothing before they have to.
   template <class Call>
-  auto admitted_after_a_look(Call call) {
+  auto admitted_unanswered(Call call) {
     auto pass = breaker_.admit();
     if (!pass.is_probe()) return pass.watch_failures(call);
-    static_cast<void>(pass.watch([this] { return inner_->find(Key("breaker", "look")); }));
+    look(pass);
     return let_through_unanswered(call);
+  }
+  /// What tries whether the store is back is no call of a user's, which may wait for another's record.
+  void look(detail::CircuitBreaker::Pass& pass) {
+    static_cast<void>(pass.watch([this] { return inner_->find(Key("breaker", "look")); }));
   }
   template <class Call>
   auto let_through(Call call) {
