@@ -147,7 +147,7 @@ TEST(Key, DoesNotSayItsValueInWhat) {
   const Error error = error_of([] { Key("payment", "secret\n"); });
 
   EXPECT_EQ(std::string(error.what()).find("secret"), std::string::npos);
-  EXPECT_EQ(error.detail(), "secret\n");
+  EXPECT_EQ(error.detail(), "secret\\x0a");
 }
 
 TEST(Key, OfPartsDiffersWhereverThePartsDiffer) {  // KF-01
