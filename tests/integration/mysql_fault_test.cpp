@@ -74,7 +74,8 @@ TEST_F(MySqlFaults, GoOnAfterIdleConnectionsWereClosed) {
   kill_all_others();
   EXPECT_TRUE(store_.find(wanted.key));
   kill_all_others();
-  EXPECT_EQ(store_.release(wanted.key, {wanted.owner, 1}, 1h), ReleaseOutcome::lost);
+  EXPECT_EQ(store_.release(wanted.key, {wanted.owner, 1}, 1h), ReleaseOutcome::unknown)
+      << "the first may have been done, and the record begun anew since";
 }
 
 // Between the lost answer and the store's own repetition another takes the record that was freed.
