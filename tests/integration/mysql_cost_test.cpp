@@ -17,6 +17,7 @@
 #include "idempotency/stores/mysql_handle.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/mariadb_server.hpp"
+#include "support/patience.hpp"
 
 namespace idempotency {
 namespace {
@@ -25,6 +26,7 @@ using namespace std::chrono_literals;
 using testing_support::FaultProxy;
 using testing_support::MariaDbServer;
 using testing_support::NetworkFault;
+using testing_support::Patience;
 using testing_support::PlainConnection;
 
 /// A store whose connections go through a proxy that counts what they send.
@@ -47,6 +49,7 @@ class MySqlCost : public ::testing::Test {
     plain_.run(
         "CREATE TABLE IF NOT EXISTS business_of_costs (id INT AUTO_INCREMENT PRIMARY KEY) "
         "ENGINE = InnoDB");
+    wait_for_the_others_to_go();
   }
 
   MySqlOptions through_proxy() const {
@@ -111,13 +114,24 @@ class MySqlCost : public ::testing::Test {
   }
   /// By another process, so that this store has never seen the keys.
   void finish_elsewhere() {
-    MySqlStore other(server_options_);
-    IdempotencyGuard guard{other};
-    for (int time = 0; time < times; ++time) {
-      ASSERT_EQ(
-          guard.run(operation(std::to_string(time)), [] { return std::string("result"); }).status(),
-          RunStatus::executed);
+    {
+      MySqlStore other(server_options_);
+      IdempotencyGuard guard{other};
+      for (int time = 0; time < times; ++time) {
+        ASSERT_EQ(guard.run(operation(std::to_string(time)), [] { return std::string("result"); })
+                      .status(),
+                  RunStatus::executed);
+      }
     }
+    wait_for_the_others_to_go();
+  }
+  /// A connection's end counts as a statement, and comes when the server finds the time.
+  void wait_for_the_others_to_go() {
+    const std::string own = std::to_string(proxy_.connections() + 1);
+    std::string found;
+    for (const Patience patience; patience.lasts() && found != own;)
+      found = plain_.ask("SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'root'");
+    EXPECT_EQ(found, own);
   }
 
   static constexpr int times = 6;
