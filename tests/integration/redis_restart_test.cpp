@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "idempotency/stores/redis.hpp"
 #include "idempotency/testing/printers.hpp"
 #include "support/error_of.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/patience.hpp"
 #include "support/redis_owner.hpp"
 #include "support/redis_server.hpp"
@@ -27,7 +29,11 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing_support::code_of;
+using testing_support::ending_of;
+using testing_support::error_of;
+using testing_support::FaultProxy;
 using testing_support::first_of_all;
+using testing_support::NetworkFault;
 using testing_support::Patience;
 using testing_support::RedisListener;
 using testing_support::RedisOwner;
@@ -114,6 +120,55 @@ TEST(RedisRestarts, AreMetByABreakerThatOpensAndClosesAgain) {
   server.start();
   EXPECT_TRUE(comes_back("c", 3));
   EXPECT_EQ(guard.run({.key = {"restart", "a"}}, [] { return 9; }).value(), 1);
+}
+
+// FB-01: there is no second store that would not know what the first has recorded.
+TEST(RedisRestarts, RunNothingASecondTimeWhileTheStoreIsAway) {
+  RedisServer server(RedisServer::durable());
+  RedisStore redis(server.options());
+  BreakerStore store{redis, {.failure_threshold = 1, .open_duration = milliseconds{20}}};
+  IdempotencyGuard guard{store};
+  int runs = 0;
+  const auto pay = [&] { return guard.run({.key = {"payment", "k"}}, [&] { return ++runs; }); };
+  ASSERT_EQ(pay().status(), RunStatus::executed);
+
+  server.kill();
+  for (int call = 0; call < 3; ++call)
+    EXPECT_EQ(code_of([&] { static_cast<void>(pay()); }), Errc::store_unavailable);
+  server.start();
+  std::optional<RunStatus> status;
+  for (const Patience patience; patience.lasts() && !status;)
+    static_cast<void>(ending_of([&] { status = pay().status(); }));
+
+  EXPECT_EQ(status, RunStatus::replayed);
+  EXPECT_EQ(runs, 1);
+}
+
+// FB-03: a node that is cut off from the store refuses, whatever the others see.
+TEST(RedisRestarts, LetNoNodeRunThatIsCutOff) {
+  RedisServer server;
+  FaultProxy proxy{server.port()};
+  RedisOptions options = server.options();
+  options.port = proxy.port();
+  RedisStore seen_by_a(server.options());
+  RedisStore seen_by_b(options);
+  IdempotencyGuard a{seen_by_a};
+  IdempotencyGuard b{seen_by_b};
+  int runs = 0;
+  const auto pay = [&](auto& guard) {
+    return guard.run({.key = {"payment", "k"}}, [&] { return ++runs; });
+  };
+
+  proxy.plan([](std::uint64_t) { return NetworkFault::cut_before_request; });
+  const Error refused = error_of([&] { static_cast<void>(pay(b)); });
+  EXPECT_TRUE(refused.safe_to_retry()) << refused.what();
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(pay(a).status(), RunStatus::executed);
+  EXPECT_TRUE(error_of([&] { static_cast<void>(pay(b)); }).safe_to_retry());
+  proxy.heal();
+
+  EXPECT_EQ(pay(b).status(), RunStatus::replayed);
+  EXPECT_EQ(runs, 1);
 }
 
 /// What callers were told of each key, and how often its handler ran.
