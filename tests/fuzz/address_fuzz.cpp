@@ -46,7 +46,8 @@ void check_all(std::string_view address) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (text.find(secret) != std::string_view::npos) return 0;  // elsewhere than where passwords stand
+  if (text.find(secret) != std::string_view::npos)
+    return 0;  // elsewhere than where passwords stand
   check_all(text);
   for (const char* scheme : {"redis", "rediss", "mysql", "sqlite"}) {
     std::string address = scheme;
