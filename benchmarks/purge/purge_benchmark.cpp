@@ -144,8 +144,8 @@ void fill(std::uint64_t rows, const std::function<void(std::uint64_t, std::uint6
 
 /// Successes with 64 bytes of result, every other one past its retention.
 std::string values_of(const std::string& number, const std::string& now) {
-  return "2, 2, 0, 0, x'00112233445566778899aabbccddeeff', 1, 1, x'', " + now + " - 3000000, " + now +
-         " - 2000000, NULL, " + now + " + CASE " + number +
+  return "2, 2, 0, 0, x'00112233445566778899aabbccddeeff', 1, 1, x'', " + now + " - 3000000, " +
+         now + " - 2000000, NULL, " + now + " + CASE " + number +
          " % 2 WHEN 0 THEN -1000000 ELSE 2592000000 END, x'', x'', "
          "x'00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
          "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff'";
