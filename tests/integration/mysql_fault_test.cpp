@@ -92,13 +92,8 @@ TEST_F(MySqlFaults, SayOfARetryWhoseAnswerWasLostThatNobodyKnows) {
   };
   ASSERT_EQ(desk.resolve(doubtful("prepared"), {}), WriteOutcome::stored);  // now it is
   const Record seen = doubtful("k");
-  bool is_cut = false;
   std::optional<BeginOutcome> taken;
-  proxy.plan([&](std::uint64_t) {
-    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
-    if (!taken) taken = store_.begin(request("k"));
-    return NetworkFault::none;
-  });
+  proxy.cut_next_and_then([&] { taken = store_.begin(request("k")); });
 
   EXPECT_EQ(code_of([&] { static_cast<void>(desk.resolve(seen, {})); }), Errc::store_reply_lost);
   proxy.heal();
@@ -117,13 +112,8 @@ TEST_F(MySqlFaults, SayOfAReleaseWhoseAnswerWasLostThatNobodyKnows) {
   ASSERT_EQ(store.release(earlier.key, {earlier.owner, 1}, 1h), ReleaseOutcome::released);
   const BeginRequest wanted = request("k");
   ASSERT_TRUE(std::holds_alternative<Acquired>(store.begin(wanted)));
-  bool is_cut = false;
   std::optional<BeginOutcome> taken;
-  proxy.plan([&](std::uint64_t) {
-    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
-    if (!taken) taken = store_.begin(request("k"));
-    return NetworkFault::none;
-  });
+  proxy.cut_next_and_then([&] { taken = store_.begin(request("k")); });
 
   EXPECT_EQ(store.release(wanted.key, {wanted.owner, 1}, 1h), ReleaseOutcome::unknown);
   proxy.heal();

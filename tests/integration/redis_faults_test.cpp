@@ -33,7 +33,6 @@ using testing_support::code_of;
 using testing_support::error_of;
 using testing_support::FaultProxy;
 using testing_support::first_of_all;
-using testing_support::NetworkFault;
 using testing_support::redis_name;
 using testing_support::RedisListener;
 using testing_support::RedisOwner;
@@ -107,13 +106,8 @@ TEST(RedisFaults, SayOfARetryWhoseAnswerWasLostThatNobodyKnows) {
   ASSERT_EQ(desk.resolve(doubtful("script"), {}), WriteOutcome::stored);  // now it is loaded
   const Record seen = doubtful("1");
   RedisOwner rival{direct, seen.key};
-  bool is_cut = false;
   std::optional<BeginOutcome> taken;
-  proxy.plan([&](std::uint64_t) {
-    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
-    if (!taken) taken = rival.begin();
-    return NetworkFault::none;
-  });
+  proxy.cut_next_and_then([&] { taken = rival.begin(); });
 
   EXPECT_EQ(code_of([&] { static_cast<void>(desk.resolve(seen, {})); }), Errc::store_reply_lost);
   proxy.heal();
@@ -136,13 +130,8 @@ TEST(RedisFaults, SayOfAReleaseWhoseAnswerWasLostThatNobodyKnows) {
   RedisOwner owner{store, {"fault", "1"}};
   RedisOwner rival{direct, owner.key};
   ASSERT_EQ(owner.begin(), first_of_all());
-  bool is_cut = false;
   std::optional<BeginOutcome> taken;
-  proxy.plan([&](std::uint64_t) {
-    if (!std::exchange(is_cut, true)) return NetworkFault::cut_before_reply;
-    if (!taken) taken = rival.begin();
-    return NetworkFault::none;
-  });
+  proxy.cut_next_and_then([&] { taken = rival.begin(); });
 
   EXPECT_EQ(store.release(owner.key, {owner.token, 1}, std::chrono::hours{1}),
             ReleaseOutcome::unknown);

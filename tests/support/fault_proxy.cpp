@@ -33,6 +33,14 @@ void FaultProxy::plan(Plan plan) {
   plan_ = std::move(plan);
 }
 
+void FaultProxy::cut_next_and_then(std::function<void()> meanwhile) {
+  plan([meanwhile = std::move(meanwhile), seen = 0](std::uint64_t) mutable {
+    if (std::exchange(seen, 1) == 0) return NetworkFault::cut_before_reply;
+    if (meanwhile) std::exchange(meanwhile, nullptr)();
+    return NetworkFault::none;
+  });
+}
+
 void FaultProxy::harm(std::uint64_t others, NetworkFault fault) {
   const std::lock_guard lock(mutex_);
   plan_ = [at = requests_ + others, fault](std::uint64_t number) {

@@ -48,6 +48,8 @@ class FaultProxy {
   void harm_next(NetworkFault fault) { harm(0, fault); }
   /// The request after `others` more is harmed so.
   void harm(std::uint64_t others, NetworkFault fault);
+  /// The next reply is cut off, and `meanwhile` is called once before the request that follows goes on: the client's own repetition.
+  void cut_next_and_then(std::function<void()> meanwhile);
   void heal() { plan(nullptr); }
   void set_delay(std::chrono::milliseconds delay);
   /// Returns when no request is on its way any more: every one that was passed on has been answered by the server, also
